@@ -438,7 +438,6 @@ class Module:
         return Module(self.op.clone(), self.before, self.after, self.trailer)
 
 
-
 def _clone(op: Op, values: dict[Value, Value], blocks: dict[Block, Block]) -> Op:
     copy = Op(
         op.name,
