@@ -173,6 +173,13 @@ class Op:
         self.results.append(value)
         return value
 
+    def erase_operand(self, index: int) -> None:
+        self.set_operands([v for i, v in enumerate(self._operands) if i != index])
+
+    def erase_result(self, index: int) -> None:
+        """Remove a result that has no uses."""
+        _erase_unused(self.results, index)
+
     def add_region(self, region: Region) -> Region:
         region.parent = self
         self.regions.append(region)
@@ -325,6 +332,10 @@ class Block:
         self.args.append(arg)
         return arg
 
+    def erase_arg(self, index: int) -> None:
+        """Remove an argument that has no uses."""
+        _erase_unused(self.args, index)
+
     def append(self, op: Op) -> Op:
         return self.insert(len(self.ops), op)
 
@@ -372,6 +383,10 @@ class Region:
         if len(self.blocks) != 1:
             raise IRError(f"a region has {len(self.blocks)} blocks where one was expected")
         return self.blocks[0]
+
+    def clone(self, mapping: dict[Value, Value] | None = None) -> Region:
+        """A detached deep copy; ``mapping`` as in :meth:`Op.clone`."""
+        return _clone_region(self, mapping if mapping is not None else {}, {})
 
     def walk(self) -> Iterator[Op]:
         """Every op in the region, in text order."""
@@ -436,6 +451,15 @@ class Module:
 
     def clone(self) -> Module:
         return Module(self.op.clone(), self.before, self.after, self.trailer)
+
+
+def _erase_unused(values: list[Value], index: int) -> None:
+    value = values[index]
+    if value.uses:
+        raise IRError(f"cannot erase {value.name or 'a value'}: {value.uses[0].op.name} still uses it")
+    del values[index]
+    for position, kept in enumerate(values):
+        kept.index = position
 
 
 def _clone(op: Op, values: dict[Value, Value], blocks: dict[Block, Block]) -> Op:
