@@ -1,0 +1,23 @@
+"""Every environment variable this package reads."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: its name, its value when unset, and what it does."""
+
+    name: str
+    default: str
+    help: str
+
+    def get(self) -> str:
+        return os.environ.get(self.name, self.default)
+
+
+DUMP_DIR = Variable("AMDWARP_DUMP_DIR", "", "folder that receives the IR after each of our passes")
+
+VARIABLES: tuple[Variable, ...] = (DUMP_DIR,)

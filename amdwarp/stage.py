@@ -1,0 +1,136 @@
+"""``warp_pipeline_stage``: the mark of one stage of a wave pipeline, usable inside Gluon and Triton kernels.
+
+The construct leaves two dead constants that carry its arguments, one where the region opens and one where it closes.
+A compilation through this package turns them into stages (``amdwarp.lowering.passes``). Without it the constants are
+dead code that any Triton removes, and the kernel means the same without its schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import UsageError
+
+SCOPES = ("inter_wave", "intra_wave")
+PHASE_GAPS = (1, 2)
+PRIORITIES = range(4)
+
+BEGIN = "amdwarp.stage.begin"
+END = "amdwarp.stage.end"
+PRIORITY = "amdwarp.stage.priority"
+PHASE_GAP = "amdwarp.stage.phase_gap"
+PAIR = "amdwarp.stage.pair"
+SCOPE = "amdwarp.stage.scope"
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """The checked arguments of one ``warp_pipeline_stage``.
+
+    Attributes:
+        label: name in diagnostics, or None.
+        scope: ``inter_wave`` or ``intra_wave``.
+        priority: 0 (lowest) to 3 (highest), the operand of ``s_setprio``; None leaves it unsaid.
+        pair: id that ties two intra-wave regions together, or None.
+        phase_gap: stages that the second wave group runs behind the first, 1 or 2.
+    """
+
+    label: str | None = None
+    scope: str = "inter_wave"
+    priority: int | None = None
+    pair: int | None = None
+    phase_gap: int = 1
+
+    def __post_init__(self) -> None:
+        if self.label is not None and not isinstance(self.label, str):
+            raise self._error(f"label must be a string or None, not {self.label!r}")
+        if self.scope not in SCOPES:
+            raise self._error(f"scope must be one of {', '.join(map(repr, SCOPES))}, not {self.scope!r}")
+        if self.priority is not None:
+            if not _is_int(self.priority) or self.priority not in PRIORITIES:
+                raise self._error(f"priority must be an integer from 0 to 3, not {self.priority!r}")
+            if self.scope != "inter_wave":
+                raise self._error("priority belongs to scope='inter_wave' only", "drop priority")
+        if self.pair is not None:
+            if not _is_int(self.pair) or self.pair < 0:
+                raise self._error(f"pair must be a non-negative integer, not {self.pair!r}")
+            if self.scope != "intra_wave":
+                raise self._error("pair belongs to scope='intra_wave' only", "drop pair")
+        if not _is_int(self.phase_gap) or self.phase_gap not in PHASE_GAPS:
+            raise self._error(f"phase_gap must be 1 or 2, not {self.phase_gap!r}")
+        if self.phase_gap != 1 and self.scope != "inter_wave":
+            raise self._error("phase_gap belongs to scope='inter_wave' only", "drop phase_gap")
+
+    def _error(self, problem: str, remedy: str = "") -> UsageError:
+        name = f" {self.label!r}" if isinstance(self.label, str) else ""
+        return UsageError(problem, remedy=remedy, construct=f"warp_pipeline_stage{name}")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _plain(value: Any) -> Any:
+    """A kernel-side argument arrives wrapped as ``constexpr``; anything else as it is."""
+    return value.value if type(value).__name__ == "constexpr" else value
+
+
+class warp_pipeline_stage:  # noqa: N801 - a construct of the kernel language, named as users of the field know it
+    """One stage of a wave pipeline: ``with amdwarp.warp_pipeline_stage("load", priority=1): ...`` in a kernel.
+
+    With ``scope="inter_wave"`` the loop body (or a straight run of statements) is a sequence of at least two such
+    regions. Waves 4 to 7 of a workgroup run one stage behind waves 0 to 3, so that one group's memory stage overlaps
+    the other's MFMA stage. Between two stages only waits (``wait_group``) and arithmetic may stand.
+
+    Args:
+        label: name of the stage in errors and reports; a string or None.
+        scope: ``"inter_wave"``, or ``"intra_wave"`` for a window woven inside one wave.
+        priority: ``s_setprio`` value of the stage, 0 to 3, inter-wave only. Where some stage of a loop gives one, the
+            others run at 0, and it is 0 again after the loop.
+        pair: id of a two-region window, a non-negative integer, intra-wave only.
+        phase_gap: how many stages apart the two groups run, 1 or 2; on the first stage of a loop only.
+
+    Raises:
+        UsageError: while the kernel is compiled, for any other argument.
+    """
+
+    __triton_builtin__ = True
+    __slots__ = ("_semantic", "spec")
+
+    def __init__(
+        self,
+        label: Any = None,
+        *,
+        scope: Any = "inter_wave",
+        priority: Any = None,
+        pair: Any = None,
+        phase_gap: Any = 1,
+        _semantic: Any = None,
+    ) -> None:
+        self.spec = StageSpec(_plain(label), _plain(scope), _plain(priority), _plain(pair), _plain(phase_gap))
+        self._semantic = _semantic
+
+    def __enter__(self) -> warp_pipeline_stage:
+        spec = self.spec
+        numbers = {PRIORITY: spec.priority, PHASE_GAP: spec.phase_gap, PAIR: spec.pair}
+        self._mark(BEGIN, {key: value for key, value in numbers.items() if value is not None})
+        return self
+
+    def __exit__(self, *_: object) -> bool:
+        self._mark(END, {})
+        return False
+
+    def _mark(self, kind: str, numbers: dict[str, int]) -> None:
+        if self._semantic is None:
+            raise UsageError(
+                "it has a meaning only inside a kernel",
+                remedy="use it in a function under @amdwarp.jit, @gluon.jit or @triton.jit",
+                construct="warp_pipeline_stage",
+            )
+        builder = self._semantic.builder
+        mark = builder.get_int32(0)
+        mark.set_attr(kind, builder.get_string_attr(self.spec.label or ""))
+        mark.set_attr(SCOPE, builder.get_string_attr(self.spec.scope))
+        for key, value in numbers.items():
+            mark.set_attr(key, builder.get_int32_attr(value))

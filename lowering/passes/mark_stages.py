@@ -1,0 +1,42 @@
+"""mark_stages: from dead constants to anchors.
+
+Runs right after the front end. A mark is an ``arith.constant`` that nothing uses and that carries the attributes of
+``amdwarp.stage``; the next cleanup would remove it. An anchor is a scheduling wall with the same attributes: no stock
+pass moves or removes it, and it reaches TTGIR from Gluon and from ``@triton.jit`` alike.
+
+Before::
+
+    %0 = "arith.constant"() <{value = 0 : i32}> {amdwarp.stage.begin = "load", …} : () -> i32
+
+After::
+
+    "rocdl.sched.barrier"() <{mask = …none}> {amdwarp.stage.begin = "load", …} : () -> ()
+
+A loop whose body holds marks also gets ``tt.num_stages = 1``: its pipelining is in its source, and stock software
+pipelining must not rotate it. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import spelling
+from ..analysis.pipelines import anchor_of
+from ..ir import Module
+from ..rewriter import insert_before
+
+
+@dataclass(frozen=True)
+class MarkStages:
+    name: str = "mark_stages"
+
+    def run(self, module: Module) -> None:
+        for op in module.ops("arith.constant"):
+            if anchor_of(op) is None:
+                continue
+            anchor = insert_before(op, spelling.sched_barrier())
+            anchor.attributes.update(op.attributes)
+            loop = op.parent_op
+            if loop is not None and loop.name == "scf.for":
+                loop.attributes["tt.num_stages"] = "1 : i32"
+            op.erase()
