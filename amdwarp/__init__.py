@@ -1,9 +1,33 @@
 """amdwarp: wave-scheduled kernels for AMD matrix GPUs on stock Triton, proved right without a GPU."""
 
 from ._version import __version__
-from .compiler import compile  # noqa: A004 - the name users of this field expect
+from .compiler import compile
+from .errors import (
+    AmdwarpError,
+    EmulatorError,
+    LoweringError,
+    ProtocolError,
+    UnsupportedTritonError,
+    UsageError,
+)
 from .jit import jit
+from .runtime import emulate
 from .stage import warp_pipeline_stage
 from .target import TARGETS, Target, get_target
 
-__all__ = ["TARGETS", "Target", "__version__", "compile", "get_target", "jit", "warp_pipeline_stage"]
+__all__ = [
+    "TARGETS",
+    "AmdwarpError",
+    "EmulatorError",
+    "LoweringError",
+    "ProtocolError",
+    "Target",
+    "UnsupportedTritonError",
+    "UsageError",
+    "__version__",
+    "compile",
+    "emulate",
+    "get_target",
+    "jit",
+    "warp_pipeline_stage",
+]

@@ -32,7 +32,7 @@ _active = threading.local()
 _install_lock = threading.RLock()
 
 
-def compile(  # noqa: A001 - the name users of this field expect
+def compile(
     kernel: Any,
     signature: Mapping[str, str],
     constexprs: Mapping[str, Any] | None = None,
@@ -88,7 +88,9 @@ def _attributes(names: list[str], types: Mapping[str, str], attrs: Mapping[str, 
     hints = {name: POINTER_HINTS for name in names if types[name].startswith("*")} | dict(attrs or {})
     for name, letters in hints.items():
         if name not in names or set(letters) - set(HINTS):
-            raise UsageError(f"attrs[{name!r}] = {letters!r} is not understood", remedy="use D, S, DS or '' a parameter")
+            raise UsageError(
+                f"attrs[{name!r}] = {letters!r} is not understood", remedy="use D, S, DS or '' a parameter"
+            )
     return {(names.index(name),): [list(HINTS[c]) for c in letters] for name, letters in hints.items() if letters}
 
 
@@ -110,7 +112,7 @@ def _source_class(gluon: bool) -> type:
     else:
         from triton.compiler.compiler import ASTSource as Base
 
-    class Source(Base):  # type: ignore[misc, valid-type]
+    class Source(Base):
         def hash(self) -> str:
             return hashlib.sha256(f"{STAGE}-{source_digest()}-{super().hash()}".encode()).hexdigest()
 

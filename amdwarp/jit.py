@@ -57,19 +57,19 @@ def _kernel_class(gluon: bool) -> type:
 
     from .compiler import _source_class, stages_installed
 
-    class Kernel(Base):  # type: ignore[misc, valid-type]
+    class Kernel(Base):
         """A Triton kernel that compiles with the stages of this package."""
 
         def create_binder(self) -> Any:
             binder = super().create_binder()
-            stock = self.compile
+            stock: Any = self.compile
             self.ASTSource = _source_class(gluon)
 
             def compile_with_stages(*args: Any, **kwargs: Any) -> Any:
                 with stages_installed():
                     return stock(*args, **kwargs)
 
-            self.compile = compile_with_stages
+            self.compile: Any = compile_with_stages
             return binder
 
     return Kernel

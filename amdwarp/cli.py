@@ -1,0 +1,170 @@
+"""The ``amdwarp`` command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from . import __version__
+from .errors import AmdwarpError, UsageError
+from .verify import DTYPES, LLAMA3_8B, SAMPLED_WORKGROUPS, Case, load_inputs, verify_gemm
+
+USAGE_ERROR = 2
+
+app = typer.Typer(
+    help="Wave-scheduled kernels for AMD matrix GPUs, proved right without a GPU.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"amdwarp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None: ...
+
+
+@app.command()
+def verify(
+    kernel: Annotated[str, typer.Argument(help="gemm")],
+    arch: Annotated[str, typer.Option(help="GPU to compile for and to emulate.")] = "gfx950",
+    dtype: Annotated[list[str] | None, typer.Option(help="fp16 or bf16; both by default; may repeat.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="M,N,K; the layers of Llama 3 8B by default; may repeat.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="Name of a schedule; the kernel's own choice by default.")
+    ] = None,
+    workgroups: Annotated[str, typer.Option(help="How many to run, spread over the grid, or all.")] = str(
+        SAMPLED_WORKGROUPS
+    ),
+    b_order: Annotated[str, typer.Option(help="nk: B as a linear layer's weight; kn: B row-major.")] = "nk",
+    a: Annotated[str | None, typer.Option(help="A.npy to use instead of random numbers; with --b.")] = None,
+    b: Annotated[str | None, typer.Option(help="B.npy, (K, N).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compile a kernel, run it in the emulator, compare it with a plain fp32 reference."""
+    if kernel != "gemm":
+        raise UsageError(f"unknown kernel {kernel!r}", remedy="use gemm")
+    dtypes = dtype or list(DTYPES)
+    shapes = [_shape(text) for text in shape] if shape else list(LLAMA3_8B)
+    if (a is None) != (b is None):
+        raise UsageError("--a and --b go together", remedy="give both")
+    cases: list[dict[str, Any]] = []
+    common = {"arch": arch, "schedule": schedule, "workgroups": _workgroups(workgroups), "b_order": b_order}
+    for one in dtypes:
+        if one not in DTYPES:
+            raise UsageError(f"unknown dtype {one!r}", remedy=f"use one of {', '.join(DTYPES)}")
+        if a is not None and b is not None:
+            inputs = load_inputs(a, b, one)
+            size = (inputs[0].shape[0], inputs[1].shape[1], inputs[0].shape[1])
+            cases.append(common | {"shape": size, "dtype": one, "inputs": inputs})
+        else:
+            cases += [common | {"shape": size, "dtype": one} for size in shapes]
+    done = _run(cases, quiet=as_json)
+    ok = all(case.ok for case in done)
+    if as_json:
+        typer.echo(json.dumps({"ok": ok, "cases": [case.to_json() for case in done]}))
+    else:
+        _print(done)
+    raise typer.Exit(0 if ok else 1)
+
+
+def _run(cases: list[dict[str, Any]], quiet: bool) -> list[Case]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} workgroups"))
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal
+    done: list[Case] = []
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden) as bar:
+        for case in cases:
+            m, n, k = case["shape"]
+            task = bar.add_task(f"{m}x{n}x{k} {case['dtype']}", total=None)
+
+            def progress(finished: int, total: int, task: Any = task) -> None:
+                bar.update(task, completed=finished, total=total)
+
+            done.append(verify_gemm(case.pop("shape"), progress=progress, **case))
+            bar.remove_task(task)
+    return done
+
+
+def _print(cases: list[Case]) -> None:
+    table = Table(title="computed by the emulator, compared with an fp32 reference")
+    for column in (
+        "M x N x K",
+        "dtype",
+        "arch",
+        "schedule",
+        "workgroups",
+        "rel. error",
+        "VGPRs",
+        "spills",
+        "LDS",
+        "s",
+        "",
+    ):
+        table.add_column(column, justify="right" if column not in ("dtype", "arch", "schedule", "") else "left")
+    for case in cases:
+        error = "-" if case.rel_error is None else f"{case.rel_error:.2e}"
+        verdict = "[green]ok[/]" if case.ok else "[red]FAILED[/]"
+        size = " x ".join(map(str, case.shape))
+        row = [size, case.dtype, case.arch, case.schedule, case.workgroups, error, case.vgprs, case.spills]
+        table.add_row(*map(str, row), str(case.lds_bytes), f"{case.seconds:.1f}", verdict)
+    console = Console()
+    console.print(table)
+    for case in cases:
+        if case.problem:
+            console.print(f"{' x '.join(map(str, case.shape))} {case.dtype}: {case.problem}", style="red", markup=False)
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    try:
+        m, n, k = (int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise UsageError(f"shape {text!r} is not M,N,K", remedy="write it like --shape 4096,6144,4096") from None
+    return m, n, k
+
+
+def _workgroups(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdigit():
+        raise UsageError(f"workgroups {text!r} is not understood", remedy="give a positive number or all")
+    return int(text)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line; every expected error is one line on stderr and exit code 2."""
+    try:
+        code = app(args=argv, standalone_mode=False)
+    except AmdwarpError as error:
+        code = _complain(str(error))
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as error:
+        # typer raises its own kind for a wrong flag; anything else is a fault of ours and keeps its traceback
+        if not hasattr(error, "format_message"):
+            raise
+        code = _complain(f"{error.format_message().rstrip('.')}; see amdwarp --help")
+    sys.exit(code or 0)
+
+
+def _complain(text: str) -> int:
+    print(f"amdwarp: {' '.join(text.split())}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""``amdwarp verify``: compile a kernel of the zoo, run it in the emulator, compare with a plain reference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .errors import AmdwarpError, EmulatorError, LoweringError, UsageError
+from .resources import resources
+from .runtime import emulate
+from .target import get_target
+
+Array = np.ndarray[Any, Any]
+
+DTYPES: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
+# Half the distance between neighbouring numbers of the output type, relative: what rounding the result may cost.
+UNIT_ROUNDOFF = {"fp16": 2.0**-11, "bf16": 2.0**-8}
+# The linear layers of an 8-billion-parameter Llama 3 at 4096 tokens, as M, N, K: query/key/value, gate and up, down.
+LLAMA3_8B = ((4096, 6144, 4096), (4096, 28672, 4096), (4096, 4096, 14336))
+SAMPLED_WORKGROUPS = 4
+POISON = 0x7FF1  # a NaN in fp16 and in bf16, of a payload that arithmetic does not produce
+
+
+@dataclass(frozen=True)
+class Case:
+    """One verified product; also one row of the table and one object of the JSON.
+
+    Attributes:
+        shape: M, N, K.
+        dtype, arch, schedule: what was compiled.
+        workgroups: how many ran.
+        rel_error: Frobenius norm of the difference over that of the reference, on the elements that ran; None where
+            the case did not get that far.
+        vgprs, spills, lds_bytes: of the compiled kernel.
+        seconds: compilation, emulation and comparison, measured on this CPU.
+        ok: every workgroup wrote its tile and nothing else, the error is within the bound, and nothing spilled.
+        problem: why it is not, or "".
+    """
+
+    shape: tuple[int, int, int]
+    dtype: str
+    arch: str
+    schedule: str
+    workgroups: int
+    rel_error: float | None
+    vgprs: int
+    spills: int
+    lds_bytes: int
+    seconds: float
+    ok: bool
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"shape": list(self.shape)}
+
+
+def error_bound(dtype: str, k: int) -> float:
+    """The largest relative error a correct kernel may show: rounding of the result, and of K fp32 additions."""
+    return UNIT_ROUNDOFF[dtype] + k * 2.0**-24
+
+
+def verify_gemm(
+    shape: tuple[int, int, int],
+    *,
+    dtype: str = "fp16",
+    arch: str = "gfx950",
+    schedule: str | None = None,
+    workgroups: int | None = SAMPLED_WORKGROUPS,
+    b_order: str = "nk",
+    inputs: tuple[Array, Array] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Case:
+    """Verify ``amdwarp.kernels.gemm.matmul`` on one shape.
+
+    Args:
+        shape: M, N, K, each at least 1.
+        dtype: ``"fp16"`` or ``"bf16"``.
+        arch: the GPU to compile for and to emulate.
+        schedule: name of a schedule, or None for the kernel's own choice.
+        workgroups: how many to run, spread over the grid; None for all.
+        b_order: ``"nk"``: B is a transposed view, as a linear layer's weight; ``"kn"``: B is row-major.
+        inputs: A (M, K) and B (K, N) instead of normal random numbers; without NaN.
+        progress: called with (workgroups done, workgroups to do).
+
+    Raises:
+        UsageError: an argument that is not understood.
+        UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
+    """
+    from .kernels import gemm
+
+    _check(shape, dtype, b_order, workgroups)
+    get_target(arch)
+    m, n, _ = shape
+    a, b = inputs if inputs is not None else random_inputs(shape, dtype, b_order)
+    out = np.full((m, n), POISON, np.uint16).view(DTYPES[dtype])
+    started = time.perf_counter()
+    vgprs = spills = lds = done = 0
+    name = schedule or "auto"
+    error: float | None = None
+    try:
+        with emulate(arch, workgroups=workgroups, progress=progress) as emulation:
+            gemm.matmul(a, b, out=out, schedule=schedule)
+        launch, compiled, result = emulation.records[-1]
+        name, done = gemm.schedule_name(launch.constexprs["S"]), result.workgroups
+        used = resources(compiled.asm["amdgcn"])
+        vgprs, spills, lds = used.vgprs, used.spills, compiled.metadata.shared
+        tile = launch.constexprs["S"].tile_m, launch.constexprs["S"].tile_n
+        error, problem = compare(a, b, out, tile, done, dtype)
+        if not problem and spills:
+            problem = f"{spills} registers spilled"
+    except (LoweringError, EmulatorError) as failure:
+        problem = str(failure)
+    seconds = time.perf_counter() - started
+    return Case(shape, dtype, arch, name, done, error, vgprs, spills, lds, seconds, not problem, problem)
+
+
+def _check(shape: tuple[int, ...], dtype: str, b_order: str, workgroups: int | None) -> None:
+    if len(shape) != 3 or any(n < 1 for n in shape):
+        raise UsageError(
+            f"shape {','.join(map(str, shape))} has no product",
+            remedy="give M,N,K, each at least 1: --shape 256,256,64",
+        )
+    if dtype not in DTYPES:
+        raise UsageError(f"unknown dtype {dtype!r}", remedy=f"use one of {', '.join(DTYPES)}")
+    if b_order not in ("nk", "kn"):
+        raise UsageError(f"unknown B order {b_order!r}", remedy="use nk or kn")
+    if workgroups is not None and workgroups < 1:
+        raise UsageError(f"{workgroups} workgroups prove nothing", remedy="give a positive number or all")
+
+
+def random_inputs(shape: tuple[int, int, int], dtype: str, b_order: str) -> tuple[Array, Array]:
+    """Normal random A (M, K) and B (K, N), the same on every machine; B stored in the order asked for."""
+    m, n, k = shape
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((m, k), np.float32).astype(DTYPES[dtype])
+    stored = rng.standard_normal((n, k) if b_order == "nk" else (k, n), np.float32).astype(DTYPES[dtype])
+    return a, stored.T if b_order == "nk" else stored
+
+
+def compare(
+    a: Array, b: Array, out: Array, tile: tuple[int, int], workgroups: int, dtype: str
+) -> tuple[float | None, str]:
+    """Check what ``workgroups`` workgroups wrote into a poisoned ``out``.
+
+    Returns:
+        the relative error over the written tiles, and what is wrong, or "".
+    """
+    written = out.view(np.uint16) != POISON
+    tiles = [region for region in _tiles(out.shape, tile) if written[region].any()]
+    if partial := next((region for region in tiles if not written[region].all()), None):
+        missing = int((~written[partial]).sum())
+        return None, f"{missing} elements of the tile at {_corner(partial)} were not written"
+    if len(tiles) != workgroups:
+        return None, f"{workgroups} workgroups wrote {len(tiles)} tiles"
+    square = norm = 0.0
+    for rows, columns in tiles:
+        expected = a[rows].astype(np.float32) @ b[:, columns].astype(np.float32)
+        difference = out[rows, columns].astype(np.float32) - expected
+        square += float(np.sum(difference.astype(np.float64) ** 2))
+        norm += float(np.sum(expected.astype(np.float64) ** 2))
+    if norm == 0.0:
+        error = 0.0 if square == 0.0 else float("inf")
+    else:
+        error = float(np.sqrt(square / norm))
+    bound = error_bound(dtype, a.shape[1])
+    return error, "" if error <= bound else f"relative error {error:.3g} exceeds the bound {bound:.3g}"
+
+
+def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterable[tuple[slice, slice]]:
+    for row in range(0, shape[0], tile[0]):
+        for column in range(0, shape[1], tile[1]):
+            yield slice(row, row + tile[0]), slice(column, column + tile[1])
+
+
+def _corner(region: tuple[slice, slice]) -> str:
+    return f"row {region[0].start}, column {region[1].start}"
+
+
+def load_inputs(a_file: str, b_file: str, dtype: str) -> tuple[Array, Array]:
+    """A and B from ``.npy`` files, converted to the dtype.
+
+    Raises:
+        UsageError: a file that cannot be read, a wrong rank, mismatched K, or a NaN, which no norm can compare.
+    """
+    arrays = []
+    for name, file in (("A", a_file), ("B", b_file)):
+        try:
+            array = np.load(file, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{name} cannot be read from {file}: {error}", remedy="give a .npy file") from error
+        if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
+            raise UsageError(f"{name} is {array.dtype}{list(array.shape)}", remedy="give a matrix of numbers")
+        if np.isnan(array).any():
+            raise UsageError(f"{name} holds NaN, which no norm can compare", remedy="replace the NaN")
+        arrays.append(array.astype(DTYPES[dtype]))
+    a, b = arrays
+    if a.shape[1] != b.shape[0]:
+        raise UsageError(f"K differs: A is {list(a.shape)}, B is {list(b.shape)}", remedy="B must be (K, N)")
+    return a, b
+
+
+__all__ = ["DTYPES", "LLAMA3_8B", "SAMPLED_WORKGROUPS", "AmdwarpError", "Case", "load_inputs", "verify_gemm"]
