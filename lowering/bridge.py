@@ -135,8 +135,7 @@ def generic_text(mod: Any) -> str:
     """
     ir, _ = _wheel()
     mod.set_attr(_MARK, ir.builder(mod.context).get_unit_attr())
-    with _captured_stderr():
-        text = str(mod)
+    text = str(mod)
     if not _GENERIC_HEAD.search(text):
         raise LoweringError(
             "this Triton build does not print the generic form of a module",
@@ -230,7 +229,7 @@ def _rejected(path: Path, captured: list[str], pass_name: str | None, keep_in: P
 
 
 @contextlib.contextmanager
-def _captured_stderr(into: list[str] | None = None) -> Iterator[None]:
+def _captured_stderr(into: list[str]) -> Iterator[None]:
     """Collect what native code writes to file descriptor 2 meanwhile, for the whole process, one caller at a time.
 
     The text goes through a named file: it survives should the wheel abort the process.
@@ -246,6 +245,5 @@ def _captured_stderr(into: list[str] | None = None) -> Iterator[None]:
             os.dup2(saved, 2)
             os.close(saved)
             file.seek(0)
-            if into is not None:
-                into.append(file.read())
+            into.append(file.read())
             os.unlink(file.name)

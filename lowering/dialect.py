@@ -244,9 +244,10 @@ _PREFIXES: tuple[tuple[str, OpInfo], ...] = (
 )
 
 _ENDINGS = (
-    "tt.return tt.reduce.return tt.scan.return tt.map_elementwise.return ttg.mask.return",
-    "ttg.warp_return ttg.warp_yield ttg.warp_specialize.partitions scf.yield scf.condition scf.reduce scf.reduce.return",
-    "cf.br cf.cond_br cf.switch gpu.return ub.unreachable llvm.return llvm.br llvm.cond_br llvm.unreachable func.return",
+    "tt.return tt.reduce.return tt.scan.return tt.map_elementwise.return ttg.mask.return ttg.warp_return",
+    "ttg.warp_yield ttg.warp_specialize.partitions scf.yield scf.condition scf.reduce scf.reduce.return",
+    "cf.br cf.cond_br cf.switch gpu.return ub.unreachable llvm.return llvm.br llvm.cond_br llvm.unreachable",
+    "func.return",
 )
 TERMINATORS: frozenset[str] = frozenset(name for names in _ENDINGS for name in names.split())
 """Ops that may and must end a block. (``builtin.module`` and regions of unknown ops need none.)"""

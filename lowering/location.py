@@ -99,7 +99,7 @@ def _split_at(text: str) -> tuple[str, str]:
 
 
 _OPEN, _CLOSE = frozenset("([{<"), frozenset(")]}>")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|->| at |[()\[\]{}<>,]')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<>]=| at |[()\[\]{}<>,]')
 
 
 def split_top_level(text: str) -> list[str]:
@@ -130,4 +130,5 @@ def _close(text: str, start: int) -> int:
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r'\\(["\\])', r"\1", text)
+    """The characters of a printed MLIR string: ``\\22`` and the like are bytes in hexadecimal."""
+    return re.sub(r'\\([0-9A-Fa-f]{2}|["\\])', lambda m: m[1] if len(m[1]) == 1 else chr(int(m[1], 16)), text)

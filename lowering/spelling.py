@@ -86,7 +86,9 @@ def mask_attribute(mask: Mask | int | str, version: tuple[int, int] | None = Non
     bits = int(as_mask(mask))
     if not MASK_IS_ENUM[version]:
         return f"{bits} : i32"
-    words = "|".join(word for bit, word in _MASK_WORDS.items() if bits & bit) or "none"
+    if bits in (Mask.NONE, _ALL):
+        return f"#rocdl<sched_group_mask {'all' if bits else 'none'}>"
+    words = "|".join(word for bit, word in _MASK_WORDS.items() if bits & bit)
     return f"#rocdl<sched_group_mask {words}>"
 
 

@@ -26,7 +26,7 @@ _RESULT = re.compile(r"(%[\w$.\-]+)(?::(\d+))?")
 _LABEL = re.compile(r"\^[\w$.\-]+")
 _ALIAS = re.compile(r"([#!][\w$.\-]+)\s*=\s*")
 _BARE_KEY = re.compile(r"[A-Za-z_][\w$.]*")
-_SCAN = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<>()\[\]{},\n]|//[^\n]*| loc\(')
+_SCAN = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<>]=|[<>()\[\]{},\n]|//[^\n]*| loc\(')
 _PAIRS = {"<": ">", "(": ")", "[": "]", "{": "}"}
 _CLOSERS = frozenset(_PAIRS.values())
 
