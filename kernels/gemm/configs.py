@@ -1,0 +1,205 @@
+"""Schedules of the gfx950 GEMM and how its operands are accessed. Plain Python: no Triton, no device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amdwarp.errors import UsageError
+
+from .layouts import LANES, LdsLayout, OperandTile, conflict_factor, derive
+
+# Figures of the CDNA4 compute unit that bound a schedule.
+LDS_BYTES = {"gfx950": 160 * 1024}
+REGISTERS_PER_LANE = 512  # one SIMD's vector registers a lane, ordinary and accumulation registers together
+SIMDS = 4
+MFMA_SHAPES = ((16, 16, 32), (32, 32, 16))
+
+
+@dataclass(frozen=True)
+class Access:
+    """How the kernel reaches its operands; every field is a compile-time constant of the kernel.
+
+    Attributes:
+        b_k_contiguous: B is stored with K contiguous (a transposed view); otherwise with N contiguous.
+        a_direct, b_direct: rows start 16-byte aligned and end on a 16-byte piece, so that loads go straight to LDS;
+            otherwise they pass through registers, element by element.
+        c_vector: the same of output rows, which are then stored four elements at a time.
+    """
+
+    b_k_contiguous: bool
+    a_direct: bool = True
+    b_direct: bool = True
+    c_vector: bool = True
+
+    # Extents and strides reach the kernel divided by these: a product with 8 tells the compiler what no attribute of a
+    # launch can, that 8 divides them.
+    @property
+    def a_unit(self) -> int:
+        """Divisor of A's row stride."""
+        return 8 if self.a_direct else 1
+
+    @property
+    def b_unit(self) -> int:
+        """Divisor of B's row stride."""
+        return 8 if self.b_direct else 1
+
+    @property
+    def c_unit(self) -> int:
+        """Divisor of C's row stride."""
+        return 8 if self.c_vector else 1
+
+    @property
+    def k_unit(self) -> int:
+        """Divisor of K."""
+        return 8 if self.a_direct or (self.b_direct and self.b_k_contiguous) else 1
+
+    @property
+    def n_unit(self) -> int:
+        """Divisor of N."""
+        return 8 if self.c_vector or (self.b_direct and not self.b_k_contiguous) else 1
+
+
+@dataclass(frozen=True)
+class GemmSchedule:
+    """One schedule of the inter-wave GEMM.
+
+    Attributes:
+        tile_m, tile_n, tile_k: output tile of a workgroup and its step along K, elements.
+        quarters: True cuts the tile into four quarters with a memory and an MFMA stage each; False runs one pair of
+            stages a K step.
+        ring: K steps that LDS holds at once.
+        waves_m, waves_n: waves of the workgroup along M and N.
+        mfma: MFMA shape (m, n, k).
+        group_m: tile rows that neighbouring workgroups share before they move on along N.
+        xcds: dies that the hardware deals workgroups to in turn.
+    """
+
+    tile_m: int = 256
+    tile_n: int = 256
+    tile_k: int = 64
+    quarters: bool = True
+    ring: int = 2
+    waves_m: int = 2
+    waves_n: int = 4
+    mfma: tuple[int, int, int] = (16, 16, 32)
+    group_m: int = 4
+    xcds: int = 8
+
+    @property
+    def num_warps(self) -> int:
+        """Waves of one workgroup."""
+        return self.waves_m * self.waves_n
+
+    @property
+    def part_m(self) -> int:
+        """Rows of A that one LDS tile holds."""
+        return self.tile_m // 2 if self.quarters else self.tile_m
+
+    @property
+    def part_n(self) -> int:
+        """Columns of B that one LDS tile holds."""
+        return self.tile_n // 2 if self.quarters else self.tile_n
+
+    @property
+    def accumulator_registers(self) -> int:
+        """Registers a lane that the fp32 output tile takes."""
+        return self.tile_m * self.tile_n // (self.num_warps * LANES)
+
+    def a_layout(self) -> LdsLayout:
+        """LDS layout of one A tile."""
+        return derive(OperandTile(self.part_m, self.tile_k, True, self.mfma[0]))
+
+    def b_layout(self, k_contiguous: bool) -> LdsLayout:
+        """LDS layout of one B tile."""
+        return derive(OperandTile(self.part_n, self.tile_k, k_contiguous, self.mfma[1]))
+
+    def lds_bytes(self, b_k_contiguous: bool = True) -> int:
+        """Bytes of LDS that the ring takes, padding included."""
+        parts = 2 if self.quarters else 1
+        slots = self.ring * parts
+        return slots * (self.a_layout().size_bytes + self.b_layout(b_k_contiguous).size_bytes)
+
+    def constraints(self, target: str = "gfx950", access: Access | None = None) -> list[str]:
+        """What makes this schedule illegal on a target, one sentence each; empty where it is legal.
+
+        Args:
+            target: arch name.
+            access: the operands it would run on; None asks about the schedule alone.
+        """
+        if target not in LDS_BYTES:
+            return [f"no GEMM schedule runs on {target}; known: {', '.join(LDS_BYTES)}"]
+        wrong = []
+        for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n"):
+            value = getattr(self, name)
+            if value < 1 or value & (value - 1):
+                wrong.append(f"{name} = {value} is no power of two")
+        if self.group_m < 1 or self.xcds < 1:
+            wrong.append(f"group_m = {self.group_m} and xcds = {self.xcds} must be at least 1")
+        if self.mfma not in MFMA_SHAPES:
+            wrong.append(f"mfma = {self.mfma} is none of {MFMA_SHAPES}")
+        if wrong:
+            return wrong
+        if self.num_warps != 8:
+            wrong.append(f"two groups of four waves need 8 waves, not {self.num_warps}")
+        for name, part, waves, step in (
+            ("tile_m", self.part_m, self.waves_m, self.mfma[0]),
+            ("tile_n", self.part_n, self.waves_n, self.mfma[1]),
+        ):
+            if part < waves * step:
+                wrong.append(f"{name} = {getattr(self, name)} leaves waves without an MFMA of {step}")
+        if self.tile_k < self.mfma[2]:
+            wrong.append(f"tile_k = {self.tile_k} is less than one MFMA's {self.mfma[2]}")
+        # Four quarters refill a slot piece by piece while the rest of it is read; a whole tile needs two further slots,
+        # one being read by the wave group behind and one in flight.
+        legal = (2,) if self.quarters else (3, 4)
+        if self.ring not in legal:
+            wrong.append(f"ring = {self.ring}; with quarters = {self.quarters} it must be one of {legal}")
+        budget = REGISTERS_PER_LANE * SIMDS // 8
+        if self.accumulator_registers > budget // 2:
+            wrong.append(f"{self.accumulator_registers} accumulator registers of {budget} leave no room for operands")
+        if self.quarters and access is not None and not (access.a_direct and access.b_direct):
+            # 64 element offsets a lane, next to 128 accumulators and 64 operand registers, spill 48 registers.
+            wrong.append("quarters = True takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
+        if wrong:
+            return wrong
+        try:
+            layouts = [self.a_layout(), self.b_layout(True), self.b_layout(False)]
+            for layout in layouts:
+                layout.load_layout(self.num_warps)
+        except UsageError as error:
+            return [str(error)]
+        lds = max(self.lds_bytes(True), self.lds_bytes(False))
+        if lds > LDS_BYTES[target]:
+            wrong.append(f"the ring takes {lds} bytes of LDS, {target} has {LDS_BYTES[target]}")
+        wrong.extend(
+            f"operand reads of a {layout.tile.outer}x{layout.tile.k} tile take {factor} times their LDS passes"
+            for layout in layouts
+            if (factor := conflict_factor(layout)) > 1
+        )
+        return wrong
+
+    def check(self, target: str = "gfx950", access: Access | None = None) -> None:
+        """Raise `UsageError` with the first broken constraint, if there is one."""
+        wrong = self.constraints(target, access)
+        if wrong:
+            raise UsageError(wrong[0], remedy="choose another schedule", construct="GemmSchedule")
+
+
+SCHEDULES = {
+    "inter_wave_256": GemmSchedule(),
+    "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4),
+}
+
+
+def choose(m: int, n: int, k: int, compute_units: int = 256) -> GemmSchedule:
+    """The default schedule of a shape.
+
+    The 256x256 tile moves half the operand bytes a flop of the 128x128 one, and wins once its tiles fill the chip;
+    until then four times as many smaller tiles keep more compute units busy.
+
+    Args:
+        m, n, k: extents of the product, elements.
+        compute_units: compute units of the device; an MI350X or MI355X has 256.
+    """
+    tiles = -(-m // 256) * -(-n // 256)
+    return SCHEDULES["inter_wave_256" if tiles >= compute_units else "inter_wave_128"]

@@ -1,0 +1,341 @@
+"""The gfx950 GEMM: two groups of four waves, one stage apart, so that one group's MFMAs hide the other's memory work.
+
+C = A @ B with fp16 or bf16 operands, fp32 accumulation and C in the operands' type. `matmul_quarters` cuts the tile
+into four quarters, each with a memory and an MFMA stage, and refills a double buffer piece by piece; `matmul_whole`
+runs one pair of stages a K step over a ring of three or four slots.
+
+What keeps the ring free of races, with the second group one stage behind the first:
+  * every memory stage ends with a wait for the copies that the *next* memory stage reads, before a barrier that both
+    groups pass before either reads;
+  * a piece of LDS is refilled no sooner than the memory stage after the one that read it, and that one waited for its
+    reads before the barrier in between.
+Past the end of K all lanes are masked: their copies write zeros and move no bytes, so prologue, loop and tail are one.
+"""
+
+from __future__ import annotations
+
+from triton import constexpr_function
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.amd.cdna4 import async_copy, buffer_load, buffer_store, mfma
+
+from amdwarp.jit import jit
+from amdwarp.stage import warp_pipeline_stage
+
+# An extent of 1 would otherwise become a constant of its own kernel, and so would every multiple of 16.
+SCALARS = ["m", "n_units", "k_units", "lda_units", "ldb_units", "ldc_units"]
+
+
+@constexpr_function
+def lds_layout_a(S):
+    """Gluon form of the LDS layout of one A tile, (rows, k)."""
+    lds = S.a_layout()
+    bases = [list(basis) for basis in lds.bases]
+    return gl.PaddedSharedLayout([[lds.interval, lds.padding]], bases, [], [lds.tile.outer, lds.tile.k])
+
+
+@constexpr_function
+def lds_layout_b(S, k_contiguous):
+    """Gluon form of the LDS layout of one B tile, (k, columns)."""
+    lds = S.b_layout(k_contiguous)
+    bases = [[k, column] for column, k in lds.bases]
+    return gl.PaddedSharedLayout([[lds.interval, lds.padding]], bases, [], [lds.tile.k, lds.tile.outer])
+
+
+@constexpr_function
+def load_layout_a(S):
+    """Gluon form of the global-load layout of one A tile, (rows, k)."""
+    lds = S.a_layout()
+    load = lds.load_layout(S.num_warps)
+    parts = [[list(basis) for basis in bases] for bases in (load.registers, load.lanes, load.waves)]
+    return gl.DistributedLinearLayout(*parts, [], [lds.tile.outer, lds.tile.k])
+
+
+@constexpr_function
+def load_layout_b(S, k_contiguous):
+    """Gluon form of the global-load layout of one B tile, (k, columns)."""
+    lds = S.b_layout(k_contiguous)
+    load = lds.load_layout(S.num_warps)
+    parts = [[[k, column] for column, k in bases] for bases in (load.registers, load.lanes, load.waves)]
+    return gl.DistributedLinearLayout(*parts, [], [lds.tile.k, lds.tile.outer])
+
+
+@constexpr_function
+def mfma_layout(S):
+    """Layout of the fp32 output tile: transposed, so that a lane holds four neighbouring columns."""
+    return gl.amd.AMDMFMALayout(
+        version=4, instr_shape=list(S.mfma), transposed=True, warps_per_cta=[S.waves_m, S.waves_n]
+    )
+
+
+@gluon.jit
+def tile_of_program(tiles_m, tiles_n, S: gl.constexpr):
+    """(tile row, tile column) of this workgroup.
+
+    The hardware deals workgroups to the dies in turn. Renumbering gives each die a consecutive share, and within a
+    share `group_m` rows of tiles are walked column by column, so that neighbours in time meet in one L2.
+    """
+    program = gl.program_id(0)
+    share = tiles_m * tiles_n // S.xcds
+    extra = tiles_m * tiles_n % S.xcds
+    die = program % S.xcds
+    program = die * share + gl.minimum(die, extra) + program // S.xcds
+    in_group = S.group_m * tiles_n
+    first = program // in_group * S.group_m
+    rows = gl.minimum(tiles_m - first, S.group_m)
+    program = program % in_group
+    return first + program % rows, program // rows
+
+
+@gluon.jit
+def copy(slot, base, offsets, mask):
+    """Copy the tile at `base` straight into LDS; masked lanes write zeros."""
+    async_copy.buffer_load_to_shared(slot, base, offsets, mask)
+    async_copy.commit_group()
+
+
+@gluon.jit
+def mask_a(ks, k_left):
+    """Mask of an A tile, (1, k): what lies before the end of K."""
+    return (ks < k_left)[None, :]
+
+
+@gluon.jit
+def mask_b(ks, columns, k_left, n_left, K_CONTIGUOUS: gl.constexpr):
+    """Mask of a B tile: the end of K, and the end of N where columns are the contiguous dimension."""
+    if K_CONTIGUOUS:
+        mask = (ks < k_left)[:, None]
+    else:
+        mask = (ks < k_left)[:, None] & (columns < n_left)[None, :]
+    return mask
+
+
+@gluon.jit
+def offsets_b(ks, columns, ldb, n_left, K_CONTIGUOUS: gl.constexpr):
+    """Element offsets of a B tile. Columns past N repeat the last one; where they are contiguous a mask cuts them."""
+    if K_CONTIGUOUS:
+        offsets = ks[:, None] + gl.minimum(columns, n_left - 1)[None, :] * ldb
+    else:
+        offsets = ks[:, None] * ldb + columns[None, :]
+    return offsets
+
+
+@gluon.jit
+def store_c(acc, base, rows, columns, ldc, m_left, n_left):
+    """Store one part of the output tile, what lies inside C of it."""
+    offsets = rows[:, None] * ldc + columns[None, :]
+    mask = (rows < m_left)[:, None] & (columns < n_left)[None, :]
+    buffer_store(acc.to(base.dtype.element_ty), base, offsets, mask)
+
+
+@jit(do_not_specialize=SCALARS)
+def matmul_quarters(
+    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr
+):
+    """One tile of C in four quarters, K steps double buffered. Both operands go straight to LDS."""
+    TYPE: gl.constexpr = a_ptr.dtype.element_ty
+    PART_M: gl.constexpr = S.part_m
+    PART_N: gl.constexpr = S.part_n
+    STEP: gl.constexpr = S.tile_k
+    KC: gl.constexpr = ACCESS.b_k_contiguous
+    ACC: gl.constexpr = mfma_layout(S)
+    A_OPERAND: gl.constexpr = gl.DotOperandLayout(0, ACC, 8)
+    B_OPERAND: gl.constexpr = gl.DotOperandLayout(1, ACC, 8)
+    A_LOAD: gl.constexpr = load_layout_a(S)
+    B_LOAD: gl.constexpr = load_layout_b(S, KC)
+    n = n_units * ACCESS.n_unit
+    k = k_units * ACCESS.k_unit
+    lda = lda_units * ACCESS.a_unit
+    ldb = ldb_units * ACCESS.b_unit
+    ldc = ldc_units * ACCESS.c_unit
+
+    tile_row, tile_column = tile_of_program(gl.cdiv(m, S.tile_m), gl.cdiv(n, S.tile_n), S)
+    m_left = m - tile_row * S.tile_m
+    n_left = n - tile_column * S.tile_n
+    a = a_ptr + (tile_row * S.tile_m).to(gl.int64) * lda
+    b = b_ptr + (tile_column * S.tile_n).to(gl.int64) * (ldb if KC else 1)
+    b_step = STEP if KC else STEP * ldb.to(gl.int64)
+
+    rows = gl.arange(0, PART_M, gl.SliceLayout(1, A_LOAD))
+    a_ks = gl.arange(0, STEP, gl.SliceLayout(0, A_LOAD))
+    columns = gl.arange(0, PART_N, gl.SliceLayout(0, B_LOAD))
+    b_ks = gl.arange(0, STEP, gl.SliceLayout(1, B_LOAD))
+    # Rows past M repeat the last one: their products are never stored, and no lane needs a mask for them.
+    top_at = gl.minimum(rows, m_left - 1)[:, None] * lda + a_ks[None, :]
+    bottom_at = gl.minimum(rows + PART_M, m_left - 1)[:, None] * lda + a_ks[None, :]
+    left_at = offsets_b(b_ks, columns, ldb, n_left, KC)
+    right_at = offsets_b(b_ks, columns + PART_N, ldb, n_left, KC)
+
+    top = gl.allocate_shared_memory(TYPE, [2, PART_M, STEP], lds_layout_a(S))
+    bottom = gl.allocate_shared_memory(TYPE, [2, PART_M, STEP], lds_layout_a(S))
+    left = gl.allocate_shared_memory(TYPE, [2, STEP, PART_N], lds_layout_b(S, KC))
+    right = gl.allocate_shared_memory(TYPE, [2, STEP, PART_N], lds_layout_b(S, KC))
+
+    # Step 0 whole, and of step 1 what the first iteration does not copy itself.
+    copy(top.index(0), a, top_at, mask_a(a_ks, k))
+    copy(left.index(0), b, left_at, mask_b(b_ks, columns, k, n_left, KC))
+    copy(right.index(0), b, right_at, mask_b(b_ks, columns + PART_N, k, n_left, KC))
+    copy(bottom.index(0), a, bottom_at, mask_a(a_ks, k))
+    a += STEP
+    b += b_step
+    k_left = k - STEP
+    copy(top.index(1), a, top_at, mask_a(a_ks, k_left))
+    copy(left.index(1), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
+
+    top_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    top_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    bottom_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    bottom_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    # Of the six copies under way the first two must be there. Each memory stage then starts one and waits for the one
+    # that is five stages old, which is the one the next memory stage reads.
+    async_copy.wait_group(4)
+    for step in range(gl.cdiv(k, STEP)):
+        with warp_pipeline_stage("load top and left", priority=1):
+            here = step % 2
+            ahead = 1 - here
+            a_operand = async_copy.load_shared_relaxed(top.index(here), A_OPERAND)
+            left_operand = async_copy.load_shared_relaxed(left.index(here), B_OPERAND)
+            copy(right.index(ahead), b, right_at, mask_b(b_ks, columns + PART_N, k_left, n_left, KC))
+        async_copy.wait_group(4)
+        with warp_pipeline_stage("multiply top left", priority=0):
+            top_left = mfma(a_operand, left_operand, top_left)
+        with warp_pipeline_stage("load right", priority=1):
+            right_operand = async_copy.load_shared_relaxed(right.index(here), B_OPERAND)
+            copy(bottom.index(ahead), a, bottom_at, mask_a(a_ks, k_left))
+            a += STEP
+            b += b_step
+            k_left -= STEP
+        async_copy.wait_group(4)
+        with warp_pipeline_stage("multiply top right", priority=0):
+            top_right = mfma(a_operand, right_operand, top_right)
+        with warp_pipeline_stage("load bottom", priority=1):
+            a_operand = async_copy.load_shared_relaxed(bottom.index(here), A_OPERAND)
+            copy(top.index(here), a, top_at, mask_a(a_ks, k_left))
+        async_copy.wait_group(4)
+        with warp_pipeline_stage("multiply bottom right", priority=0):
+            bottom_right = mfma(a_operand, right_operand, bottom_right)
+        with warp_pipeline_stage("refill left", priority=1):
+            copy(left.index(here), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
+        async_copy.wait_group(4)
+        with warp_pipeline_stage("multiply bottom left", priority=0):
+            bottom_left = mfma(a_operand, left_operand, bottom_left)
+    # The copies still under way write zeros, but into LDS that the next workgroup may own.
+    async_copy.wait_group(0)
+
+    c_rows = gl.arange(0, PART_M, gl.SliceLayout(1, ACC))
+    c_columns = gl.arange(0, PART_N, gl.SliceLayout(0, ACC))
+    c = c_ptr + (tile_row * S.tile_m).to(gl.int64) * ldc + tile_column * S.tile_n
+    store_c(top_left, c, c_rows, c_columns, ldc, m_left, n_left)
+    store_c(top_right, c + PART_N, c_rows, c_columns, ldc, m_left, n_left - PART_N)
+    c += PART_M * ldc.to(gl.int64)
+    store_c(bottom_left, c, c_rows, c_columns, ldc, m_left - PART_M, n_left)
+    store_c(bottom_right, c + PART_N, c_rows, c_columns, ldc, m_left - PART_M, n_left - PART_N)
+
+
+@gluon.jit
+def fetch(base, offsets, mask, DIRECT: gl.constexpr):
+    """Start the loads of a tile that passes through registers; 0 for one that goes straight to LDS."""
+    if DIRECT:
+        fetched = 0
+    else:
+        fetched = buffer_load(base, offsets, mask, 0.0)
+    return fetched
+
+
+@gluon.jit
+def fill(slot, fetched, base, offsets, mask, DIRECT: gl.constexpr):
+    """Fill a slot with the tile at `base`, which `fetch` may have brought."""
+    if DIRECT:
+        async_copy.buffer_load_to_shared(slot, base, offsets, mask)
+    else:
+        slot.store(fetched)
+    async_copy.commit_group()
+
+
+@jit(do_not_specialize=SCALARS)
+def matmul_whole(
+    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr
+):
+    """One tile of C, its operands in a ring of K steps. Unaligned operands pass through registers and a third stage."""
+    TYPE: gl.constexpr = a_ptr.dtype.element_ty
+    TILE_M: gl.constexpr = S.tile_m
+    TILE_N: gl.constexpr = S.tile_n
+    STEP: gl.constexpr = S.tile_k
+    RING: gl.constexpr = S.ring
+    KC: gl.constexpr = ACCESS.b_k_contiguous
+    A_DIRECT: gl.constexpr = ACCESS.a_direct
+    B_DIRECT: gl.constexpr = ACCESS.b_direct
+    DIRECT: gl.constexpr = ACCESS.a_direct and ACCESS.b_direct
+    ACC: gl.constexpr = mfma_layout(S)
+    A_OPERAND: gl.constexpr = gl.DotOperandLayout(0, ACC, 8)
+    B_OPERAND: gl.constexpr = gl.DotOperandLayout(1, ACC, 8)
+    A_LOAD: gl.constexpr = load_layout_a(S)
+    B_LOAD: gl.constexpr = load_layout_b(S, KC)
+    n = n_units * ACCESS.n_unit
+    k = k_units * ACCESS.k_unit
+    lda = lda_units * ACCESS.a_unit
+    ldb = ldb_units * ACCESS.b_unit
+    ldc = ldc_units * ACCESS.c_unit
+
+    tile_row, tile_column = tile_of_program(gl.cdiv(m, TILE_M), gl.cdiv(n, TILE_N), S)
+    m_left = m - tile_row * TILE_M
+    n_left = n - tile_column * TILE_N
+    a = a_ptr + (tile_row * TILE_M).to(gl.int64) * lda
+    b = b_ptr + (tile_column * TILE_N).to(gl.int64) * (ldb if KC else 1)
+    b_step = STEP if KC else STEP * ldb.to(gl.int64)
+
+    rows = gl.arange(0, TILE_M, gl.SliceLayout(1, A_LOAD))
+    a_ks = gl.arange(0, STEP, gl.SliceLayout(0, A_LOAD))
+    columns = gl.arange(0, TILE_N, gl.SliceLayout(0, B_LOAD))
+    b_ks = gl.arange(0, STEP, gl.SliceLayout(1, B_LOAD))
+    # Rows past M repeat the last one: their products are never stored, and no lane needs a mask for them.
+    a_at = gl.minimum(rows, m_left - 1)[:, None] * lda + a_ks[None, :]
+    b_at = offsets_b(b_ks, columns, ldb, n_left, KC)
+
+    a_ring = gl.allocate_shared_memory(TYPE, [RING, TILE_M, STEP], lds_layout_a(S))
+    b_ring = gl.allocate_shared_memory(TYPE, [RING, STEP, TILE_N], lds_layout_b(S, KC))
+    k_left = k
+    for slot in gl.static_range(RING - 1):
+        in_a = mask_a(a_ks, k_left)
+        in_b = mask_b(b_ks, columns, k_left, n_left, KC)
+        fill(a_ring.index(slot), fetch(a, a_at, in_a, A_DIRECT), a, a_at, in_a, A_DIRECT)
+        fill(b_ring.index(slot), fetch(b, b_at, in_b, B_DIRECT), b, b_at, in_b, B_DIRECT)
+        a += STEP
+        b += b_step
+        k_left -= STEP
+
+    acc = gl.zeros((TILE_M, TILE_N), gl.float32, ACC)
+    async_copy.wait_group(2 * (RING - 2))
+    for step in range(gl.cdiv(k, STEP)):
+        with warp_pipeline_stage("load", priority=1):
+            here = step % RING
+            ahead = (step + RING - 1) % RING
+            a_operand = async_copy.load_shared_relaxed(a_ring.index(here), A_OPERAND)
+            b_operand = async_copy.load_shared_relaxed(b_ring.index(here), B_OPERAND)
+            if DIRECT:
+                copy(a_ring.index(ahead), a, a_at, mask_a(a_ks, k_left))
+                copy(b_ring.index(ahead), b, b_at, mask_b(b_ks, columns, k_left, n_left, KC))
+                a += STEP
+                b += b_step
+                k_left -= STEP
+            else:
+                a_fetched = fetch(a, a_at, mask_a(a_ks, k_left), A_DIRECT)
+                b_fetched = fetch(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC), B_DIRECT)
+        # Both groups have passed the barrier after this wait when the first of them comes to read the next slot.
+        async_copy.wait_group(2 * (RING - 2 if DIRECT else RING - 3))
+        with warp_pipeline_stage("multiply", priority=0):
+            acc = mfma(a_operand, b_operand, acc)
+        if not DIRECT:
+            with warp_pipeline_stage("store", priority=1):
+                fill(a_ring.index(ahead), a_fetched, a, a_at, mask_a(a_ks, k_left), A_DIRECT)
+                fill(b_ring.index(ahead), b_fetched, b, b_at, mask_b(b_ks, columns, k_left, n_left, KC), B_DIRECT)
+                a += STEP
+                b += b_step
+                k_left -= STEP
+    # The copies still under way write zeros, but into LDS that the next workgroup may own.
+    async_copy.wait_group(0)
+
+    c_rows = gl.arange(0, TILE_M, gl.SliceLayout(1, ACC))
+    c_columns = gl.arange(0, TILE_N, gl.SliceLayout(0, ACC))
+    c = c_ptr + (tile_row * TILE_M).to(gl.int64) * ldc + tile_column * TILE_N
+    store_c(acc, c, c_rows, c_columns, ldc, m_left, n_left)

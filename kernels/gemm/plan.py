@@ -1,0 +1,240 @@
+"""From shapes, strides and addresses to a launch: every check of the GEMM, in plain Python without Triton."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from amdwarp.errors import UsageError
+
+from .configs import SCHEDULES, Access, GemmSchedule, choose
+
+DTYPES = ("fp16", "bf16")
+ELEMENT_BYTES = 2
+VECTOR = 8  # elements in the 16 bytes that one lane moves
+# Buffer instructions take 32-bit byte offsets and Triton's descriptors end here; the tile's origin is a 64-bit address.
+OFFSET_LIMIT = 0x7FFFFFFE
+# Kernel arguments are 32-bit and are rounded up to whole tiles in 32 bits.
+EXTENT_LIMIT = 2**31 - 1024
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What the plan must know of a matrix in memory.
+
+    Attributes:
+        rows, columns: extents, elements.
+        row_stride, column_stride: elements between neighbours.
+        address: of element (0, 0), bytes; only its alignment matters.
+    """
+
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+    address: int = 0
+
+    def span(self) -> tuple[int, int]:
+        """First byte and one past the last byte that the matrix can touch."""
+        last = (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride
+        return self.address, self.address + (last + 1) * ELEMENT_BYTES
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """One launch.
+
+    Attributes:
+        kernel: name of the kernel function in the module ``inter_wave_gfx950``.
+        schedule, access: its compile-time constants.
+        dtype: ``fp16`` or ``bf16``.
+        arguments: the scalar arguments by name, in order, after the three pointers.
+        hints: pointer name -> what is known of it, as ``amdwarp.compile`` takes ``attrs``.
+        grid: workgroups.
+    """
+
+    kernel: str
+    schedule: GemmSchedule
+    access: Access
+    dtype: str
+    arguments: dict[str, int]
+    hints: dict[str, str]
+    grid: tuple[int]
+
+    @property
+    def constexprs(self) -> dict[str, Any]:
+        """Parameter name -> compile-time value."""
+        return {"S": self.schedule, "ACCESS": self.access}
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Parameter name -> type, of everything that is not a compile-time constant."""
+        pointers = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), f"*{self.dtype}")
+        return pointers | dict.fromkeys(self.arguments, "i32")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Backend options. Without accumulation registers all 256 of a wave are ordinary ones and none is copied."""
+        return {"num_warps": self.schedule.num_warps, "llvm_fn_attrs": (("amdgpu-agpr-alloc", "0,0"),)}
+
+    def function(self) -> Any:
+        """The kernel itself; imports Triton."""
+        from . import inter_wave_gfx950
+
+        return getattr(inter_wave_gfx950, self.kernel)
+
+
+def plan(
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+    dtype: str,
+    schedule: str | GemmSchedule | None = None,
+    *,
+    target: str = "gfx950",
+    compute_units: int = 256,
+) -> GemmPlan:
+    """Check a product and choose how to launch it.
+
+    Args:
+        a: (M, K), row-major: unit column stride.
+        b: (K, N), in either order.
+        c: (M, N), row-major.
+        dtype: ``fp16`` or ``bf16``, of all three.
+        schedule: a name in ``configs.SCHEDULES``, a schedule, or None for the default of the shape.
+        target: arch name.
+        compute_units: of the device, for the default schedule.
+
+    Raises:
+        UsageError: shapes, strides, sizes or a schedule that the kernel cannot take; nothing is launched then.
+    """
+    if dtype not in DTYPES:
+        raise _error(f"dtype {dtype} is not supported", f"convert to one of {', '.join(DTYPES)}")
+    m, n, k = _extents(a, b, c)
+    lda = _row_stride("a", a, "take a.contiguous()")
+    b_k_contiguous, ldb = _b_order(b)
+    ldc = _row_stride("out", c, "pass a contiguous out, or none")
+    if m > 1 and ldc < n:
+        raise _error(f"out has rows of {n} elements only {ldc} apart, so they overlap", "pass a contiguous out")
+    _refuse_overlap(a, b, c)
+    whole_k, whole_n = k % VECTOR == 0, n % VECTOR == 0
+    access = Access(
+        b_k_contiguous=b_k_contiguous,
+        a_direct=whole_k and _aligned(lda, a),
+        b_direct=(whole_k if b_k_contiguous else whole_n) and _aligned(ldb, b),
+        c_vector=whole_n and _aligned(ldc, c),
+    )
+    chosen = _schedule(schedule, m, n, k, access, target, compute_units)
+    _check_offsets(chosen, (m, n, k), (lda, ldb, ldc), b_k_contiguous)
+    arguments = {
+        "m": m,
+        "n_units": n // access.n_unit,
+        "k_units": k // access.k_unit,
+        "lda_units": lda // access.a_unit,
+        "ldb_units": ldb // access.b_unit,
+        "ldc_units": ldc // access.c_unit,
+    }
+    hints = {name: _hint(matrix) for name, matrix in (("a_ptr", a), ("b_ptr", b), ("c_ptr", c))}
+    tiles = -(-m // chosen.tile_m) * -(-n // chosen.tile_n)
+    if tiles > EXTENT_LIMIT:
+        raise _error(f"{tiles} output tiles are more than a grid holds", "split the product")
+    kernel = "matmul_quarters" if chosen.quarters else "matmul_whole"
+    return GemmPlan(kernel, chosen, access, dtype, arguments, hints, (tiles,))
+
+
+def _error(problem: str, remedy: str) -> UsageError:
+    return UsageError(problem, remedy=remedy, construct="matmul")
+
+
+def _extents(a: Matrix, b: Matrix, c: Matrix) -> tuple[int, int, int]:
+    m, k, n = a.rows, a.columns, b.columns
+    if b.rows != k:
+        raise _error(f"a is {m}x{k} and b is {b.rows}x{n}: the inner extents differ", "transpose one of them")
+    if (c.rows, c.columns) != (m, n):
+        raise _error(f"out is {c.rows}x{c.columns}, the product is {m}x{n}", "pass an out of that shape, or none")
+    for name, extent in (("M", m), ("N", n), ("K", k)):
+        if not 1 <= extent <= EXTENT_LIMIT:
+            raise _error(f"{name} = {extent} is not in 1 ... {EXTENT_LIMIT}", "split the product")
+    for name, matrix in (("a", a), ("b", b), ("out", c)):
+        if min(matrix.row_stride, matrix.column_stride) < 0:
+            raise _error(f"{name} has a negative stride", f"copy {name}")
+    return m, n, k
+
+
+def _tight(extent: int) -> int:
+    """A row stride for a matrix of one row, where none is ever taken: the next that keeps rows aligned."""
+    return -(-extent // VECTOR) * VECTOR
+
+
+def _row_stride(name: str, matrix: Matrix, remedy: str) -> int:
+    if matrix.columns > 1 and matrix.column_stride != 1:
+        raise _error(f"{name} has a column stride of {matrix.column_stride}, not 1", remedy)
+    return matrix.row_stride if matrix.rows > 1 else _tight(matrix.columns)
+
+
+def _b_order(b: Matrix) -> tuple[bool, int]:
+    """Whether K is B's contiguous dimension, and the stride of the other one."""
+    k, n = b.rows, b.columns
+    if n == 1 or k == 1:
+        # One of the two strides is never taken; the other one decides.
+        if n == 1 and b.row_stride == 1:
+            return True, _tight(k)
+        if n == 1:
+            return False, b.row_stride if k > 1 else _tight(n)
+        return (False, _tight(n)) if b.column_stride == 1 else (True, b.column_stride)
+    if b.column_stride == 1:
+        return False, b.row_stride
+    if b.row_stride == 1:
+        return True, b.column_stride
+    raise _error(f"b has strides {b.row_stride} and {b.column_stride}, neither of them 1", "take b.contiguous()")
+
+
+def _aligned(stride: int, matrix: Matrix) -> bool:
+    return stride % VECTOR == 0 and matrix.address % (VECTOR * ELEMENT_BYTES) == 0
+
+
+def _refuse_overlap(a: Matrix, b: Matrix, c: Matrix) -> None:
+    first, last = c.span()
+    for name, matrix in (("a", a), ("b", b)):
+        low, high = matrix.span()
+        if first < high and low < last and c.address and matrix.address:
+            raise _error(f"out lies over {name} in memory, and is written while {name} is read", "pass another out")
+
+
+def _schedule(
+    schedule: str | GemmSchedule | None, m: int, n: int, k: int, access: Access, target: str, compute_units: int
+) -> GemmSchedule:
+    if schedule is None:
+        chosen = choose(m, n, k, compute_units)
+        return chosen if not chosen.constraints(target, access) else SCHEDULES["inter_wave_128"]
+    if isinstance(schedule, str):
+        if schedule not in SCHEDULES:
+            raise _error(f"there is no schedule {schedule!r}", f"take one of {', '.join(SCHEDULES)}")
+        schedule = SCHEDULES[schedule]
+    schedule.check(target, access)
+    return schedule
+
+
+def _check_offsets(
+    schedule: GemmSchedule, extents: tuple[int, int, int], strides: tuple[int, int, int], b_k_contiguous: bool
+) -> None:
+    m, n, k = extents
+    lda, ldb, ldc = strides
+    rows, columns, depth = min(m, schedule.tile_m), min(n, schedule.tile_n), min(k, schedule.tile_k)
+    furthest = {
+        "a": (rows - 1) * lda + schedule.tile_k,
+        "b": (columns - 1) * ldb + schedule.tile_k if b_k_contiguous else (depth - 1) * ldb + schedule.tile_n,
+        "out": (min(rows, schedule.part_m) - 1) * ldc + schedule.part_n,
+    }
+    for (name, elements), stride in zip(furthest.items(), strides, strict=True):
+        if elements * ELEMENT_BYTES >= OFFSET_LIMIT or stride > EXTENT_LIMIT:
+            raise _error(
+                f"rows of {name} lie {stride} elements apart, so that one tile spans more than 2 GiB",
+                f"copy {name} to closer rows, or split the product",
+            )
+
+
+def _hint(matrix: Matrix) -> str:
+    low, high = matrix.span()
+    aligned = "D" if matrix.address % (VECTOR * ELEMENT_BYTES) == 0 else ""
+    return aligned + ("S" if high - low <= OFFSET_LIMIT else "")
