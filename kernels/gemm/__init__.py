@@ -1,1 +1,124 @@
-"""GEMM for CDNA4 (gfx950): fp16 and bf16 operands, fp32 accumulation, inter-wave stages."""
+"""GEMM for CDNA4 (gfx950): fp16 and bf16 operands, fp32 accumulation, two wave groups one stage apart.
+
+>>> from amdwarp.kernels.gemm import matmul
+>>> c = matmul(a, b)                # torch tensors on the GPU
+>>> with amdwarp.emulate("gfx950"):
+...     c = matmul(a, b)            # numpy arrays or CPU tensors, in the emulator
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from amdwarp.errors import UsageError
+from amdwarp.runtime import Launch, current_emulation, is_tensor, run
+from amdwarp.target import Target, get_target
+
+from .configs import SCHEDULES, Access, GemmSchedule, choose
+from .plan import ELEMENT_BYTES, GemmPlan, Matrix, plan
+
+DTYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+def matmul(a: Any, b: Any, *, out: Any = None, schedule: str | GemmSchedule | None = None) -> Any:
+    """A @ B with fp32 accumulation, rounded once to the operands' dtype. No gradient is recorded.
+
+    Args:
+        a: (M, K) fp16 or bf16, row-major; rows may lie apart. A torch tensor or a numpy array
+            (bf16 as ``ml_dtypes.bfloat16``).
+        b: (K, N) of the same kind and dtype, in either order: row-major, or the transposed view ``weight.T`` of a
+            (N, K) weight.
+        out: (M, N) row-major of that dtype, written and returned; a new one if None. It may not lie over a or b.
+        schedule: a name in ``SCHEDULES``, a ``GemmSchedule``, or None for the default of the shape.
+
+    Raises:
+        UsageError: operands or a schedule that the kernel cannot take, before anything is launched.
+        UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
+    """
+    dtype = _check_pair(a, b)
+    matrices = [_matrix("a", a), _matrix("b", b)]
+    if out is None:
+        out = _empty_like(a, matrices[0].rows, matrices[1].columns)
+    elif _kind(out) != _kind(a):
+        raise _error(f"out is a {_kind(out)} and a is a {_kind(a)}", "pass an out like a, or none")
+    target, compute_units = _device(a)
+    launch = plan(*matrices, _matrix("out", out), dtype, schedule, target=target, compute_units=compute_units)
+    arguments = {"a_ptr": a, "b_ptr": b, "c_ptr": out} | launch.arguments
+    run(Launch(launch.function(), launch.grid, arguments, launch.constexprs, launch.options))
+    return out
+
+
+def schedule_name(schedule: GemmSchedule) -> str:
+    """The name of a schedule in ``SCHEDULES``, or its repr for any other."""
+    return next((name for name, known in SCHEDULES.items() if known == schedule), repr(schedule))
+
+
+def _error(problem: str, remedy: str) -> UsageError:
+    return UsageError(problem, remedy=remedy, construct="matmul")
+
+
+def _kind(value: Any) -> str:
+    """What must agree between operands, in words."""
+    if is_tensor(value):
+        return f"{_dtype(value)} tensor on {value.device}"
+    return f"{_dtype(value)} array" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def _dtype(value: Any) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _check_pair(a: Any, b: Any) -> str:
+    for name, value in (("a", a), ("b", b)):
+        if not is_tensor(value) and not isinstance(value, np.ndarray):
+            raise _error(f"{name} is a {type(value).__name__}", "pass torch tensors or numpy arrays")
+    if _kind(a) != _kind(b):
+        raise _error(f"a is a {_kind(a)} and b is a {_kind(b)}", "convert or move one of them")
+    if _dtype(a) not in DTYPE_NAMES:
+        raise _error(f"dtype {_dtype(a)} is not supported", f"convert to {' or '.join(DTYPE_NAMES)}")
+    return DTYPE_NAMES[_dtype(a)]
+
+
+def _matrix(name: str, value: Any) -> Matrix:
+    if len(value.shape) != 2:
+        raise _error(f"{name} has {len(value.shape)} dimensions, not 2", "reshape it")
+    rows, columns = map(int, value.shape)
+    if is_tensor(value):
+        return Matrix(rows, columns, *value.stride(), value.data_ptr())
+    if any(stride % ELEMENT_BYTES for stride in value.strides):
+        raise _error(f"{name} has strides of {value.strides} bytes, no whole elements", f"copy {name}")
+    row_stride, column_stride = (stride // ELEMENT_BYTES for stride in value.strides)
+    return Matrix(rows, columns, row_stride, column_stride, value.__array_interface__["data"][0])
+
+
+def _empty_like(a: Any, rows: int, columns: int) -> Any:
+    if is_tensor(a):
+        return a.new_empty((rows, columns))
+    return np.empty((rows, columns), a.dtype)
+
+
+def _device(a: Any) -> tuple[Target, int]:
+    """The GPU that will run it, and its compute units."""
+    emulation = current_emulation()
+    if emulation is None and is_tensor(a) and a.device.type == "cuda":
+        import torch
+
+        properties = torch.cuda.get_device_properties(a.device)
+        return get_target(getattr(properties, "gcnArchName", properties.name)), properties.multi_processor_count
+    target = emulation.target if emulation is not None else get_target("gfx950")
+    return target, target.compute_units
+
+
+__all__ = [
+    "SCHEDULES",
+    "Access",
+    "GemmPlan",
+    "GemmSchedule",
+    "Matrix",
+    "choose",
+    "matmul",
+    "plan",
+    "schedule_name",
+]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amdwarp.errors import UsageError
+from amdwarp.target import Target, get_target
 
 from .layouts import LANES, LdsLayout, OperandTile, conflict_factor, derive
 
-# Figures of the CDNA4 compute unit that bound a schedule.
-LDS_BYTES = {"gfx950": 160 * 1024}
-REGISTERS_PER_LANE = 512  # one SIMD's vector registers a lane, ordinary and accumulation registers together
-SIMDS = 4
+ARCHS = ("gfx950",)
 MFMA_SHAPES = ((16, 16, 32), (32, 32, 16))
 
 
@@ -119,15 +117,16 @@ class GemmSchedule:
         slots = self.ring * parts
         return slots * (self.a_layout().size_bytes + self.b_layout(b_k_contiguous).size_bytes)
 
-    def constraints(self, target: str = "gfx950", access: Access | None = None) -> list[str]:
+    def constraints(self, target: str | Target = "gfx950", access: Access | None = None) -> list[str]:
         """What makes this schedule illegal on a target, one sentence each; empty where it is legal.
 
         Args:
-            target: arch name.
+            target: arch name or record.
             access: the operands it would run on; None asks about the schedule alone.
         """
-        if target not in LDS_BYTES:
-            return [f"no GEMM schedule runs on {target}; known: {', '.join(LDS_BYTES)}"]
+        record = get_target(target)
+        if record.arch not in ARCHS:
+            return [f"the inter-wave GEMM runs on {', '.join(ARCHS)} only, not on {record.arch}"]
         wrong = []
         for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n"):
             value = getattr(self, name)
@@ -154,7 +153,7 @@ class GemmSchedule:
         legal = (2,) if self.quarters else (3, 4)
         if self.ring not in legal:
             wrong.append(f"ring = {self.ring}; with quarters = {self.quarters} it must be one of {legal}")
-        budget = REGISTERS_PER_LANE * SIMDS // 8
+        budget = record.vgprs * record.simds // 8
         if self.accumulator_registers > budget // 2:
             wrong.append(f"{self.accumulator_registers} accumulator registers of {budget} leave no room for operands")
         if self.quarters and access is not None and not (access.a_direct and access.b_direct):
@@ -169,8 +168,8 @@ class GemmSchedule:
         except UsageError as error:
             return [str(error)]
         lds = max(self.lds_bytes(True), self.lds_bytes(False))
-        if lds > LDS_BYTES[target]:
-            wrong.append(f"the ring takes {lds} bytes of LDS, {target} has {LDS_BYTES[target]}")
+        if lds > record.lds_bytes:
+            wrong.append(f"the ring takes {lds} bytes of LDS, {record.arch} has {record.lds_bytes}")
         wrong.extend(
             f"operand reads of a {layout.tile.outer}x{layout.tile.k} tile take {factor} times their LDS passes"
             for layout in layouts
@@ -178,7 +177,7 @@ class GemmSchedule:
         )
         return wrong
 
-    def check(self, target: str = "gfx950", access: Access | None = None) -> None:
+    def check(self, target: str | Target = "gfx950", access: Access | None = None) -> None:
         """Raise `UsageError` with the first broken constraint, if there is one."""
         wrong = self.constraints(target, access)
         if wrong:

@@ -143,11 +143,11 @@ def matmul_quarters(
     B_OPERAND: gl.constexpr = gl.DotOperandLayout(1, ACC, 8)
     A_LOAD: gl.constexpr = load_layout_a(S)
     B_LOAD: gl.constexpr = load_layout_b(S, KC)
-    n = n_units * ACCESS.n_unit
-    k = k_units * ACCESS.k_unit
-    lda = lda_units * ACCESS.a_unit
-    ldb = ldb_units * ACCESS.b_unit
-    ldc = ldc_units * ACCESS.c_unit
+    n = gl.to_tensor(n_units) * ACCESS.n_unit
+    k = gl.to_tensor(k_units) * ACCESS.k_unit
+    lda = gl.to_tensor(lda_units) * ACCESS.a_unit
+    ldb = gl.to_tensor(ldb_units) * ACCESS.b_unit
+    ldc = gl.to_tensor(ldc_units) * ACCESS.c_unit
 
     tile_row, tile_column = tile_of_program(gl.cdiv(m, S.tile_m), gl.cdiv(n, S.tile_n), S)
     m_left = m - tile_row * S.tile_m
@@ -271,11 +271,11 @@ def matmul_whole(
     B_OPERAND: gl.constexpr = gl.DotOperandLayout(1, ACC, 8)
     A_LOAD: gl.constexpr = load_layout_a(S)
     B_LOAD: gl.constexpr = load_layout_b(S, KC)
-    n = n_units * ACCESS.n_unit
-    k = k_units * ACCESS.k_unit
-    lda = lda_units * ACCESS.a_unit
-    ldb = ldb_units * ACCESS.b_unit
-    ldc = ldc_units * ACCESS.c_unit
+    n = gl.to_tensor(n_units) * ACCESS.n_unit
+    k = gl.to_tensor(k_units) * ACCESS.k_unit
+    lda = gl.to_tensor(lda_units) * ACCESS.a_unit
+    ldb = gl.to_tensor(ldb_units) * ACCESS.b_unit
+    ldc = gl.to_tensor(ldc_units) * ACCESS.c_unit
 
     tile_row, tile_column = tile_of_program(gl.cdiv(m, TILE_M), gl.cdiv(n, TILE_N), S)
     m_left = m - tile_row * TILE_M

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdwarp.errors import UsageError
+from amdwarp.target import Target
 
 from .configs import SCHEDULES, Access, GemmSchedule, choose
 
@@ -91,7 +92,7 @@ def plan(
     dtype: str,
     schedule: str | GemmSchedule | None = None,
     *,
-    target: str = "gfx950",
+    target: str | Target = "gfx950",
     compute_units: int = 256,
 ) -> GemmPlan:
     """Check a product and choose how to launch it.
@@ -102,7 +103,7 @@ def plan(
         c: (M, N), row-major.
         dtype: ``fp16`` or ``bf16``, of all three.
         schedule: a name in ``configs.SCHEDULES``, a schedule, or None for the default of the shape.
-        target: arch name.
+        target: arch name or record.
         compute_units: of the device, for the default schedule.
 
     Raises:
@@ -202,12 +203,19 @@ def _refuse_overlap(a: Matrix, b: Matrix, c: Matrix) -> None:
 
 
 def _schedule(
-    schedule: str | GemmSchedule | None, m: int, n: int, k: int, access: Access, target: str, compute_units: int
+    schedule: str | GemmSchedule | None,
+    m: int,
+    n: int,
+    k: int,
+    access: Access,
+    target: str | Target,
+    compute_units: int,
 ) -> GemmSchedule:
     if schedule is None:
-        chosen = choose(m, n, k, compute_units)
-        return chosen if not chosen.constraints(target, access) else SCHEDULES["inter_wave_128"]
-    if isinstance(schedule, str):
+        schedule = choose(m, n, k, compute_units)
+        if schedule.constraints(target, access):
+            schedule = SCHEDULES["inter_wave_128"]
+    elif isinstance(schedule, str):
         if schedule not in SCHEDULES:
             raise _error(f"there is no schedule {schedule!r}", f"take one of {', '.join(SCHEDULES)}")
         schedule = SCHEDULES[schedule]
