@@ -38,13 +38,14 @@ def matmul(a: Any, b: Any, *, out: Any = None, schedule: str | GemmSchedule | No
         UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
     """
     dtype = _check_pair(a, b)
-    matrices = [_matrix("a", a), _matrix("b", b)]
+    left, right = _matrix("a", a), _matrix("b", b)
     if out is None:
-        out = _empty_like(a, matrices[0].rows, matrices[1].columns)
+        out = _empty_like(a, left.rows, right.columns)
     elif _kind(out) != _kind(a):
         raise _error(f"out is a {_kind(out)} and a is a {_kind(a)}", "pass an out like a, or none")
     target, compute_units = _device(a)
-    launch = plan(*matrices, _matrix("out", out), dtype, schedule, target=target, compute_units=compute_units)
+    product = _matrix("out", out)
+    launch = plan(left, right, product, dtype, schedule, target=target, compute_units=compute_units)
     arguments = {"a_ptr": a, "b_ptr": b, "c_ptr": out} | launch.arguments
     run(Launch(launch.function(), launch.grid, arguments, launch.constexprs, launch.options))
     return out
@@ -86,7 +87,7 @@ def _matrix(name: str, value: Any) -> Matrix:
         raise _error(f"{name} has {len(value.shape)} dimensions, not 2", "reshape it")
     rows, columns = map(int, value.shape)
     if is_tensor(value):
-        return Matrix(rows, columns, *value.stride(), value.data_ptr())
+        return Matrix(rows, columns, value.stride(0), value.stride(1), value.data_ptr())
     if any(stride % ELEMENT_BYTES for stride in value.strides):
         raise _error(f"{name} has strides of {value.strides} bytes, no whole elements", f"copy {name}")
     row_stride, column_stride = (stride // ELEMENT_BYTES for stride in value.strides)

@@ -12,6 +12,9 @@ What keeps the ring free of races, with the second group one stage behind the fi
 Past the end of K all lanes are masked: their copies write zeros and move no bytes, so prologue, loop and tail are one.
 """
 
+# The kernel language has no types of its own for tensors.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 from triton import constexpr_function
