@@ -114,8 +114,8 @@ class GemmSchedule:
     def lds_bytes(self, b_k_contiguous: bool = True) -> int:
         """Bytes of LDS that the ring takes, padding included."""
         parts = 2 if self.quarters else 1
-        slots = self.ring * parts
-        return slots * (self.a_layout().size_bytes + self.b_layout(b_k_contiguous).size_bytes)
+        layouts = (self.a_layout(), self.b_layout(b_k_contiguous))
+        return parts * sum(layout.size_bytes(self.ring) for layout in layouts)
 
     def constraints(self, target: str | Target = "gfx950", access: Access | None = None) -> list[str]:
         """What makes this schedule illegal on a target, one sentence each; empty where it is legal.

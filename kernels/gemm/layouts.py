@@ -111,10 +111,9 @@ class LdsLayout:
                 offset |= 1 << bit
         return (offset + offset // self.interval * self.padding) * self.tile.element_bytes
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of one tile, with the padding between bursts (none after the last)."""
-        elements = self.tile.outer * self.tile.k
+    def size_bytes(self, slots: int = 1) -> int:
+        """Bytes of one allocation of so many tiles, with the padding between bursts (none after the last)."""
+        elements = slots * self.tile.outer * self.tile.k
         return (elements + (elements - 1) // self.interval * self.padding) * self.tile.element_bytes
 
     def load_layout(self, waves: int) -> LoadLayout:

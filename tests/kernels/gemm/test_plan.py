@@ -1,0 +1,178 @@
+"""Plans: what is chosen for which operands, and what is refused before anything is launched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from amdwarp.kernels.gemm import SCHEDULES, Matrix, matmul, plan
+
+from amdwarp.errors import UsageError
+
+A, B, C = 1 << 40, 2 << 40, 3 << 40
+
+
+def planned(m, n, k, *, lda=None, ldb=None, ldc=None, kc=True, offset=(0, 0, 0), dtype="fp16", schedule=None, **device):
+    ldb = ldb or (k if kc else n)
+    return plan(
+        Matrix(m, k, lda or k, 1, A + offset[0]),
+        Matrix(k, n, *((1, ldb) if kc else (ldb, 1)), B + offset[1]),
+        Matrix(m, n, ldc or n, 1, C + offset[2]),
+        dtype,
+        schedule,
+        **device,
+    )
+
+
+def access(result):
+    return result.access.a_direct, result.access.b_direct, result.access.c_vector
+
+
+def test_aligned_operands_go_straight_to_lds():
+    result = planned(4096, 4096, 4096)
+    assert (result.kernel, result.grid) == ("matmul_quarters", (256,))
+    assert access(result) == (True, True, True)
+    assert result.arguments == {
+        "m": 4096,
+        "n_units": 512,
+        "k_units": 512,
+        "lda_units": 512,
+        "ldb_units": 512,
+        "ldc_units": 512,
+    }
+    assert result.signature["a_ptr"] == "*fp16"
+    assert result.signature["ldc_units"] == "i32"
+    assert result.hints == dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "DS")
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ({"m": 300, "n": 304, "k": 65}, (False, False, True)),
+        ({"m": 300, "n": 304, "k": 65, "kc": False}, (False, True, True)),
+        ({"m": 300, "n": 301, "k": 64}, (True, True, False)),
+        ({"m": 300, "n": 301, "k": 64, "kc": False}, (True, False, False)),
+        ({"m": 304, "n": 304, "k": 64, "lda": 68}, (False, True, True)),
+        ({"m": 304, "n": 304, "k": 64, "ldb": 68}, (True, False, True)),
+        ({"m": 304, "n": 304, "k": 64, "ldc": 308}, (True, True, False)),
+        ({"m": 304, "n": 304, "k": 64, "offset": (2, 0, 0)}, (False, True, True)),
+        ({"m": 304, "n": 304, "k": 64, "offset": (0, 8, 0)}, (True, False, True)),
+        ({"m": 304, "n": 304, "k": 64, "offset": (0, 0, 4)}, (True, True, False)),
+        # 8 divides what 16 does not
+        ({"m": 304, "n": 312, "k": 72, "lda": 88, "ldb": 72, "ldc": 328}, (True, True, True)),
+        # one row has no stride
+        ({"m": 1, "n": 8, "k": 8, "lda": 3, "ldc": 5}, (True, True, True)),
+    ],
+    ids=str,
+)
+def test_alignment_decides_each_operands_way(case, expected):
+    assert access(planned(**case)) == expected
+
+
+@pytest.mark.parametrize("scale", [8, 1])
+def test_arguments_times_their_units_are_the_extents(scale):
+    m, n, k = 3, 5 * scale, 7 * scale
+    result = planned(m, n, k, lda=k + scale, ldb=k + 2 * scale, ldc=n + scale)
+    units = result.access
+    values = result.arguments
+    assert values["n_units"] * units.n_unit == n
+    assert values["k_units"] * units.k_unit == k
+    assert values["lda_units"] * units.a_unit == k + scale
+    assert values["ldb_units"] * units.b_unit == k + 2 * scale
+    assert values["ldc_units"] * units.c_unit == n + scale
+
+
+def test_unaligned_operands_take_the_small_tile():
+    assert planned(4096, 4096, 4095).schedule is SCHEDULES["inter_wave_128"]
+    with pytest.raises(UsageError, match="16-byte aligned"):
+        planned(4096, 4096, 4095, schedule="inter_wave_256")
+
+
+def test_the_device_decides_the_default_tile():
+    assert planned(2048, 2048, 64).kernel == "matmul_whole"
+    assert planned(2048, 2048, 64, compute_units=64).kernel == "matmul_quarters"
+
+
+@pytest.mark.parametrize(
+    ("strides", "shape", "expected"),
+    [
+        ((1, 40), (40, 1), True),  # a column: contiguous either way
+        ((3, 1), (40, 1), False),  # a strided column
+        ((40, 1), (1, 40), False),  # a row
+        ((1, 3), (1, 40), True),  # a strided row
+        ((7, 9), (1, 1), False),
+    ],
+)
+def test_order_of_thin_b(strides, shape, expected):
+    k, n = shape
+    result = plan(Matrix(2, k, k, 1, A), Matrix(k, n, *strides, B), Matrix(2, n, n, 1, C), "fp16")
+    assert result.access.b_k_contiguous is expected
+
+
+@pytest.mark.parametrize(
+    ("case", "complaint"),
+    [
+        ({"m": 0, "n": 1, "k": 1}, "M = 0"),
+        ({"m": 1, "n": 1, "k": 2**31}, "K = 2147483648"),
+        ({"m": 8, "n": 8, "k": 8, "ldc": 7}, "they overlap"),
+        ({"m": 8, "n": 8, "k": 8, "offset": (0, 0, A - C)}, "out lies over a"),
+        ({"m": 8, "n": 8, "k": 8, "offset": (0, 0, B - C + 126)}, "out lies over b"),
+        ({"m": 256, "n": 8, "k": 8, "lda": 1 << 24}, "rows of a lie 16777216 elements apart"),
+        ({"m": 8, "n": 256, "k": 8, "ldb": 1 << 24}, "rows of b"),
+        ({"m": 8, "n": 8, "k": 64, "ldb": 1 << 25, "kc": False}, "rows of b"),
+        ({"m": 256, "n": 8, "k": 8, "ldc": 1 << 24}, "rows of out"),
+        ({"m": 8, "n": 8, "k": 8, "dtype": "fp32"}, "dtype fp32"),
+        ({"m": 8, "n": 8, "k": 8, "schedule": "fast"}, "no schedule 'fast'"),
+        ({"m": 8, "n": 8, "k": 8, "target": "gfx942"}, "not on gfx942"),
+    ],
+    ids=str,
+)
+def test_refusals(case, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        planned(**case)
+
+
+def test_operands_beyond_2_gib_are_taken():
+    result = planned(1 << 20, 1 << 20, 4096)
+    assert result.hints == {"a_ptr": "D", "b_ptr": "D", "c_ptr": "D"}
+    assert result.grid == (1 << 24,)
+    assert planned(2, 8, 1 << 23).hints["a_ptr"] == "DS"
+
+
+def test_neighbours_in_memory_are_no_overlap():
+    assert planned(8, 8, 8, offset=(0, 0, A - C + 128)).grid == (1,)
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda a: matmul(a, a.astype(np.float32)), "float16 array and b is a float32 array"),
+        (lambda a: matmul(a.astype(np.float32), a.astype(np.float32)), "dtype float32 is not supported"),
+        (lambda a: matmul(a, a.tolist()), "b is a list"),
+        (lambda a: matmul(a[0], a), "a has 1 dimensions"),
+        (lambda a: matmul(a, a[:4]), "inner extents differ"),
+        (lambda a: matmul(a.T[:4], a), "column stride of 8"),
+        (lambda a: matmul(a, a[:, ::2][:, :4]), "strides 8 and 2, neither of them 1"),
+        (lambda a: matmul(a[::-1], a), "negative stride"),
+        (lambda a: matmul(a, a, out=a), "out lies over a"),
+        (lambda a: matmul(a, a, out=np.zeros((4, 8), np.float16)), "out is 4x8"),
+        (lambda a: matmul(a, a, out=np.zeros((8, 8), ml_dtypes.bfloat16)), "out is a bfloat16 array"),
+        (lambda a: matmul(a, a.copy()), "in CPU memory"),
+    ],
+)
+def test_matmul_refuses(call, complaint):
+    pytest.importorskip("triton")
+    with pytest.raises(UsageError, match=complaint):
+        call(np.zeros((8, 8), np.float16))
+
+
+def test_planning_needs_neither_triton_nor_torch():
+    code = (
+        "import sys; from amdwarp.kernels.gemm import Matrix, plan; "
+        "plan(*(Matrix(8, 8, 8, 1, address) for address in (4096, 8192, 16384)), 'fp16'); "
+        "assert not {'triton', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
