@@ -1,0 +1,155 @@
+"""What the compiler made of each variant: registers, LDS, and stages that hold what they should and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+
+import pytest
+from amdwarp.kernels.gemm import SCHEDULES, Access, Matrix, plan
+
+from amdwarp import compile as compile_kernel
+from amdwarp.resources import resources
+
+pytest.importorskip("triton")
+
+DIRECT = Access(True)
+CASES = [
+    *((name, dtype, Access(kc)) for name, dtype, kc in itertools.product(SCHEDULES, ("fp16", "bf16"), (True, False))),
+    *(("inter_wave_256", "fp16", Access(kc, c_vector=False)) for kc in (True, False)),
+    *(
+        ("inter_wave_128", dtype, Access(kc, *ways))
+        for dtype, kc, ways in itertools.product(
+            ("fp16", "bf16"), (True, False), ((False, False, False), (True, False, True), (False, True, False))
+        )
+    ),
+]
+
+
+@functools.cache
+def compiled(name, dtype, access):
+    """The AMDGCN text and the metadata of a variant, from operands that lead to it."""
+    k = 256 if access.a_direct else 250
+    n = 256 if access.c_vector else 252
+    b = (1, 264 if access.b_direct else 257) if access.b_k_contiguous else (264 if access.b_direct else 257, 1)
+    # The plan itself would choose less here where an operand is odd; compile exactly the variant asked for.
+    base = plan(
+        Matrix(256, k, 256, 1, 1 << 40), Matrix(k, n, *b, 2 << 40), Matrix(256, n, 256, 1, 3 << 40), dtype,
+        "inter_wave_128",
+    )  # fmt: skip
+    schedule = SCHEDULES[name]
+    kernel = "matmul_quarters" if schedule.quarters else "matmul_whole"
+    from amdwarp.kernels.gemm import inter_wave_gfx950
+
+    result = compile_kernel(
+        getattr(inter_wave_gfx950, kernel),
+        base.signature,
+        {"S": schedule, "ACCESS": access},
+        "gfx950",
+        attrs=base.hints,
+        **base.options,
+    )
+    return result.asm["amdgcn"], result.metadata
+
+
+def segments(text):
+    """The instructions between one barrier and the next, as mnemonics; direct-to-LDS loads end in ' lds'."""
+    parts = [[]]
+    for line in text[: text.index("s_endpgm")].splitlines():
+        code = line.split(";")[0].strip()
+        if not re.match(r"(s|v|ds|buffer)_\w+(\s|$)", code):
+            continue
+        if code.startswith("s_barrier"):
+            parts.append([])
+        else:
+            mnemonic = code.split()[0]
+            parts[-1].append(code if mnemonic == "s_waitcnt" else mnemonic + " lds" * code.endswith(" lds"))
+    return parts
+
+
+def count(segment, prefix, suffix=""):
+    return sum(op.startswith(prefix) and op.endswith(suffix) for op in segment)
+
+
+def name_of(case):
+    name, dtype, access = case
+    order = "nk" if access.b_k_contiguous else "kn"
+    ways = "".join("01"[way] for way in (access.a_direct, access.b_direct, access.c_vector))
+    return f"{name}-{dtype}-{order}-{ways}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_budget(case):
+    text, metadata = compiled(*case)
+    used = resources(text)
+    schedule = SCHEDULES[case[0]]
+    assert used.spills == 0
+    assert used.scratch_bytes == 0
+    assert used.agprs == 0
+    assert used.vgprs <= 256
+    assert metadata.shared == schedule.lds_bytes(case[2].b_k_contiguous)
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_mfma_stages_hold_mfmas_only(case):
+    text, _ = compiled(*case)
+    found = [segment for segment in segments(text) if count(segment, "v_mfma")]
+    per_stage = 16  # 64x32x64 a wave, by 16x16x32 instructions
+    assert len(found) >= (4 if SCHEDULES[case[0]].quarters else 1)
+    for segment in found:
+        assert count(segment, "v_mfma") == per_stage
+        last = max(i for i, op in enumerate(segment) if op.startswith("v_mfma"))
+        assert {op.split("_")[0] for op in segment[: last + 1]} <= {"v", "s"}
+        assert all(op.startswith("v_mfma") for op in segment[: last + 1] if op.startswith("v_"))
+        assert not count(segment[: last + 1], "s_waitcnt")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[2].a_direct and case[2].b_direct], ids=name_of)
+def test_memory_stages_end_in_the_wait(case):
+    """Between two MFMA stages stands one memory stage: wide reads and copies, and one wait as its last instruction."""
+    text, _ = compiled(*case)
+    schedule, access = SCHEDULES[case[0]], case[2]
+    parts = segments(text)
+    mfma = [i for i, segment in enumerate(parts) if count(segment, "v_mfma")]
+    memory = [parts[i - 1] for i in mfma]
+    copies = 2 if schedule.quarters else 4
+    for segment in memory:
+        assert segment[-1].startswith("s_waitcnt")
+        # copies younger than the one waited for: four quarters, or two K steps of two operands, of two loads each
+        assert "vmcnt(8)" in segment[-1]
+        start = 0 if segment is not memory[0] else segment.index("s_setprio") if "s_setprio" in segment else 0
+        body = segment[start:]
+        assert count(body, "buffer_load_dwordx4 lds") == copies
+        reads = count(body, "ds_read")
+        assert count(body, "ds_read_b128") + count(body, "ds_read_b64_tr_b16") == reads
+        assert ("lgkmcnt(0)" in segment[-1]) == bool(reads)
+        assert sum(op.startswith("s_waitcnt") for op in body) == 1
+    plain = sum(count(segment, "ds_read_b128") for segment in memory)
+    transposed = sum(count(segment, "ds_read_b64_tr_b16") for segment in memory)
+    steps = len(mfma) // (4 if schedule.quarters else 1)
+    a_reads, b_reads = (16, 8) if schedule.quarters else (8, 4)
+    if access.b_k_contiguous:
+        assert (plain, transposed) == (steps * (a_reads + b_reads), 0)
+    else:
+        assert (plain, transposed) == (steps * a_reads, steps * b_reads * 2)
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_priorities_alternate(case):
+    """Memory stages run at priority 1, MFMA stages at 0, and so does what follows the loop."""
+    text, _ = compiled(*case)
+    priorities = re.findall(r"s_setprio (\d)", text)
+    assert set(priorities) == {"0", "1"}
+    for i, segment in enumerate(parts := segments(text)):
+        if count(segment, "v_mfma"):
+            assert "s_setprio" in parts[i - 1]
+
+
+def test_unaligned_operands_are_loaded_by_elements():
+    text, _ = compiled("inter_wave_128", "fp16", Access(True, False, False, False))
+    assert "buffer_load_ushort" in text or "buffer_load_short_d16" in text
+    assert " lds" not in text
+    stores = [segment for segment in segments(text) if count(segment, "ds_write_b128")]
+    assert stores
+    assert all(not count(segment, "v_mfma") for segment in stores)
