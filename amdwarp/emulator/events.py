@@ -1,0 +1,127 @@
+"""What an observer of an execution sees.
+
+An observer is any object with some of the methods of `Observer`; a method it lacks is not called. Without an observer no
+event is built. Order of the calls within a workgroup:
+
+* `workgroup(index)` before its first instruction, `workgroup_end(index)` after its last;
+* `instruction(event)` after each instruction of a batch (neighbouring waves in lockstep), at its issue. A memory
+  operation has `accesses`; the addresses are those of the active lanes (`Access.mask`);
+* `complete(event)` at the wait that covers a memory operation (loads and stores, vector and scalar), after its data
+  were delivered: `serial` is that of the issue. Registers and LDS hold poison from issue to here;
+* `barrier(waves)` when a barrier releases all live waves of the workgroup;
+* `error` is not reported: it propagates from `launch`.
+
+Arrays in events are views of machine state or shared with it: copy what is to be kept, change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from amdwarp.asm import Instruction
+from amdwarp.emulator.memory import Array
+from amdwarp.emulator.state import Batch, Pending
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A memory access of a batch.
+
+    Attributes:
+        space: ``global``, ``lds``, ``scratch`` or ``scalar``.
+        kind: ``read``, ``write`` or ``atomic``.
+        addresses: int64 or uint64 [waves, lanes], byte addresses (LDS: within the workgroup's allocation); scalar
+            loads: one int per wave.
+        size: bytes at each address.
+        mask: bool [waves, lanes] of lanes that access memory, or None for all.
+        filled: bool [waves, lanes] of lanes of a direct-to-LDS load that write zeros, or None for none.
+    """
+
+    space: str
+    kind: str
+    addresses: Any
+    size: int
+    mask: Array | None
+    filled: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionEvent:
+    """One instruction executed by waves [first, last).
+
+    Attributes:
+        inst: the instruction.
+        first, last: the waves.
+        mask: bool [waves, lanes] of enabled lanes before the instruction, or None for all.
+        accesses: memory accesses, empty for others.
+        serials: numbers of the memory operations issued by it.
+        next_pc: where the waves go on (a branch that splits the batch: the pc of the instruction itself).
+    """
+
+    inst: Instruction
+    first: int
+    last: int
+    mask: Array | None
+    accesses: tuple[Access, ...]
+    serials: tuple[int, ...]
+    next_pc: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionEvent:
+    """A memory operation of waves [first, last) that the wait `at` covers."""
+
+    inst: Instruction
+    first: int
+    last: int
+    serial: int
+
+
+class Observer(Protocol):
+    """The full set of calls; see the module's text."""
+
+    def workgroup(self, index: tuple[int, int, int]) -> None:
+        """A workgroup starts."""
+
+    def workgroup_end(self, index: tuple[int, int, int]) -> None:
+        """A workgroup has ended."""
+
+    def instruction(self, event: InstructionEvent) -> None:
+        """An instruction was issued."""
+
+    def complete(self, event: CompletionEvent) -> None:
+        """A memory operation was waited for."""
+
+    def barrier(self, waves: tuple[int, ...]) -> None:
+        """A barrier released these waves."""
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+class Recorder:
+    """Collects what one instruction does and passes it to the observer."""
+
+    def __init__(self, observer: Any) -> None:
+        self.workgroup = getattr(observer, "workgroup", _nothing)
+        self.workgroup_end = getattr(observer, "workgroup_end", _nothing)
+        self.barrier = getattr(observer, "barrier", _nothing)
+        self._instruction = getattr(observer, "instruction", _nothing)
+        self._complete = getattr(observer, "complete", _nothing)
+        self._accesses: list[Access] = []
+
+    def access(self, *fields: Any) -> None:
+        """Note an access of the current instruction; the arguments are the fields of `Access`."""
+        self._accesses.append(Access(*fields))
+
+    def instruction(self, inst: Instruction, b: Batch, mask: Array | None, serial: int, next_pc: int) -> None:
+        """Report the current instruction; `serial` is the last number given before it."""
+        accesses, self._accesses = tuple(self._accesses), []
+        serials = tuple(range(serial + 1, b.group.serial + 1))
+        self._instruction(InstructionEvent(inst, b.first, b.last, mask, accesses, serials, next_pc))
+
+    def complete(self, b: Batch, pending: Pending) -> None:
+        """Report a delivery."""
+        self._complete(CompletionEvent(pending.inst, b.first, b.last, pending.serial))

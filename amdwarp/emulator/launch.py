@@ -1,0 +1,275 @@
+"""Launching a program: arguments, workgroups, initial registers."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from amdwarp.asm import Argument, Program, Register, parse
+from amdwarp.asm.program import EXEC
+from amdwarp.emulator import HANDLER_MODULES
+from amdwarp.emulator.bind import bind
+from amdwarp.emulator.events import Recorder
+from amdwarp.emulator.memory import POISON, GlobalMemory, Lds
+from amdwarp.emulator.scheduler import Limits, Scheduler
+from amdwarp.emulator.state import Batch, Closure, RegisterFile, Scalar, Workgroup
+from amdwarp.errors import EmulatorError, UsageError
+
+#: Waves that run in lockstep at most.
+LOCKSTEP = 8
+#: Bytes behind a scratch pointer that the compiler appends to the kernel's own arguments.
+_EXTRA_BYTES = 1 << 24
+#: Targets the emulator knows, with the LDS of a compute unit in bytes.
+TARGETS = {"gfx942": 64 * 1024, "gfx950": 160 * 1024}
+
+assert HANDLER_MODULES
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What a launch did.
+
+    Attributes:
+        instructions: wave-instructions executed.
+        workgroups: workgroups run.
+        seconds: wall time of the run, without reading and binding the program.
+    """
+
+    instructions: int
+    workgroups: int
+    seconds: float
+
+
+def encode_scalar(value: Any, argument: Argument, index: int) -> bytes:
+    """A scalar argument as the bytes of its entry.
+
+    Raises:
+        UsageError: the value does not fit.
+    """
+    size = argument.size
+    if isinstance(value, np.generic):
+        raw = value.tobytes()
+        if len(raw) == size:
+            return raw
+        value = value.item()
+    if isinstance(value, (bool, int)):
+        number = int(value)
+        if not -(1 << (8 * size - 1)) <= number < 1 << 8 * size:
+            raise UsageError(f"argument {index}: {value} does not fit into {size} bytes")
+        return (number & (1 << 8 * size) - 1).to_bytes(size, "little")
+    if isinstance(value, float) and size in (2, 4, 8):
+        kind = {2: np.float16, 4: np.float32, 8: np.float64}[size]
+        return kind(value).tobytes()
+    raise UsageError(
+        f"argument {index} is a scalar of {size} bytes, got {type(value).__name__}", remedy="pass an int, float or numpy scalar"
+    )
+
+
+def build_arguments(program: Program, args: Sequence[Any], memory: GlobalMemory) -> np.ndarray[Any, Any]:
+    """The argument segment: uint8 [kernarg size].
+
+    Pointers that the compiler appends behind the kernel's own arguments get a block of zeros; hidden arguments are 0.
+
+    Raises:
+        UsageError: number or type of an argument is wrong.
+    """
+    wanted = [argument for argument in program.metadata.arguments if not argument.is_hidden]
+    extra = wanted[len(args) :]
+    if len(args) > len(wanted) or not all(argument.is_pointer for argument in extra) or len(extra) > 2:
+        kinds = ", ".join("pointer" if argument.is_pointer else f"{argument.size}-byte scalar" for argument in wanted)
+        raise UsageError(
+            f"kernel '{program.name}' takes {len(wanted)} arguments ({kinds}), got {len(args)}",
+            remedy="pass them without constexpr ones; the last two pointers are scratch that may be left out",
+        )
+    segment = np.zeros(max(program.metadata.kernarg_size, 4), np.uint8)
+    pointers: list[tuple[Argument, Any, str]] = []
+    for index, (argument, value) in enumerate(zip(wanted, args, strict=False)):
+        if isinstance(value, np.ndarray):
+            if not argument.is_pointer and value.ndim == 0:
+                raw = encode_scalar(value[()], argument, index)
+                segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
+                continue
+            if not argument.is_pointer:
+                raise UsageError(f"argument {index} is a scalar of {argument.size} bytes, got an array")
+            pointers.append((argument, value, f"argument {index}"))
+        elif argument.is_pointer and value is not None:
+            raise UsageError(f"argument {index} is a pointer, got {type(value).__name__}", remedy="pass a numpy array")
+        elif value is not None:
+            raw = encode_scalar(value, argument, index)
+            segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
+    pointers += [(argument, np.zeros(_EXTRA_BYTES, np.uint8), "compiler scratch") for argument in extra]
+    bases = memory.add_all([(array, name) for _, array, name in pointers])
+    for (argument, _, _), base in zip(pointers, bases, strict=True):
+        segment[argument.offset : argument.offset + 8] = np.frombuffer(base.to_bytes(8, "little"), np.uint8)
+    return segment
+
+
+def choose_workgroups(
+    grid: tuple[int, ...], workgroups: int | Sequence[int | tuple[int, ...]] | None
+) -> list[tuple[int, int, int]]:
+    """The workgroups to run, as (x, y, z), x running fastest.
+
+    Raises:
+        UsageError: grid or choice is wrong.
+    """
+    if not 1 <= len(grid) <= 3 or any(not isinstance(n, (int, np.integer)) or n < 1 for n in grid):
+        raise UsageError(f"grid {grid!r} must have one to three positive sizes")
+    nx, ny, nz = (*(int(n) for n in grid), 1, 1)[:3]
+    total = nx * ny * nz
+
+    def place(flat: int) -> tuple[int, int, int]:
+        return flat % nx, flat // nx % ny, flat // (nx * ny)
+
+    if workgroups is None:
+        return [place(flat) for flat in range(total)]
+    if isinstance(workgroups, int):
+        if workgroups < 1:
+            raise UsageError(f"workgroups = {workgroups} must be at least 1")
+        count = min(workgroups, total)
+        flats = sorted({round(at * (total - 1) / max(count - 1, 1)) for at in range(count)} | {0, total - 1})
+        return [place(flat) for flat in flats]
+    chosen = []
+    for item in workgroups:
+        found = (*item, 0, 0)[:3] if isinstance(item, tuple) else place(int(item)) if 0 <= int(item) < total else (nx, 0, 0)
+        if not (0 <= found[0] < nx and 0 <= found[1] < ny and 0 <= found[2] < nz):
+            raise UsageError(f"workgroup {item!r} is outside the grid {grid!r}")
+        chosen.append((int(found[0]), int(found[1]), int(found[2])))
+    return chosen
+
+
+class Machine:
+    """A program bound and ready to run workgroups one after another; its memory does not grow with their number."""
+
+    def __init__(self, program: Program, lockstep: int = LOCKSTEP, lds_bytes: int | None = None) -> None:
+        if program.target not in TARGETS:
+            raise EmulatorError(f"target {program.target} is not known", remedy=f"known are {', '.join(TARGETS)}")
+        self.program, self.lockstep = program, lockstep
+        vectors, accumulators = _registers_used(program)
+        self.closures: list[Closure] = [bind(program, inst, vectors) for inst in program.instructions]
+        self.waves, self.lanes = program.waves, program.wave_size
+        self.registers = RegisterFile(vectors + accumulators, self.waves, self.lanes)
+        fixed = max(program.descriptor.lds_bytes, program.metadata.lds_bytes)
+        # Triton allocates LDS at launch: the text says 0.
+        self.lds = Lds(max(fixed, TARGETS[program.target] if lds_bytes is None else lds_bytes))
+        scratch = max(program.descriptor.scratch_bytes, program.metadata.scratch_bytes)
+        self.scratch = np.empty((self.waves, self.lanes, scratch), np.uint8)
+
+    def run(
+        self,
+        memory: GlobalMemory,
+        kernarg: int,
+        arguments: np.ndarray[Any, Any],
+        index: tuple[int, int, int],
+        rng: random.Random | None,
+        recorder: Recorder | None,
+        limits: Limits,
+    ) -> int:
+        """Run one workgroup; returns its wave-instructions."""
+        self.registers.reset()
+        self.lds.reset()
+        if self.scratch.size:
+            self.scratch.reshape(-1).view(np.uint32)[:] = POISON
+        group = Workgroup(self.registers, self.lds, memory, self.scratch, self.lanes, recorder)
+        self._work_items()
+        batches = []
+        for first in range(0, self.waves, self.lockstep):
+            scalars = self._scalars(kernarg, arguments, index)
+            last = min(first + self.lockstep, self.waves)
+            batches.append(Batch(group, first, last, scalars, self.program.entry))
+        return Scheduler(self.program, self.closures, batches, rng, limits).run()
+
+    def _work_items(self) -> None:
+        """v0 holds the work-item number (x in bits 0-9; workgroups are one-dimensional)."""
+        count = self.waves * self.lanes
+        self.registers.data[0] = np.arange(count, dtype=np.uint32).reshape(self.waves, self.lanes)
+
+    def _scalars(self, kernarg: int, arguments: np.ndarray[Any, Any], index: tuple[int, int, int]) -> list[Scalar]:
+        descriptor = self.program.descriptor
+        scalars: list[Scalar] = [POISON] * 128
+        scalars[EXEC], scalars[EXEC + 1] = 0xFFFFFFFF, 0xFFFFFFFF if self.lanes == 64 else 0
+        at = descriptor.kernarg_sgpr
+        if at is not None:
+            scalars[at], scalars[at + 1] = kernarg & 0xFFFFFFFF, kernarg >> 32
+        length, offset = descriptor.kernarg_preload
+        words = arguments[: len(arguments) // 4 * 4].view(np.uint32)
+        for step in range(length):
+            value = int(words[offset + step]) if offset + step < len(words) else POISON
+            scalars[descriptor.preload_sgpr + step] = value
+        at = descriptor.user_sgprs
+        for axis, position in zip("xyz", index, strict=True):
+            if descriptor.get(f"system_sgpr_workgroup_id_{axis}"):
+                scalars[at] = position
+                at += 1
+        return scalars
+
+
+def _registers_used(program: Program) -> tuple[int, int]:
+    """Vector and accumulation registers that the text names."""
+    top = {"v": 1, "a": 0, "s": 0}
+    for inst in program.instructions:
+        for half in (inst, inst.second):
+            for op in half.operands if half is not None else ():
+                if isinstance(op, Register):
+                    top[op.kind] = max(top[op.kind], op.index + op.count)
+    return top["v"], top["a"]
+
+
+def launch(
+    program: Program | str,
+    args: Sequence[Any],
+    grid: tuple[int, ...],
+    *,
+    workgroups: int | Sequence[int | tuple[int, ...]] | None = None,
+    seed: int | None = 0,
+    progress: Callable[[int, int], None] | None = None,
+    observer: Any = None,
+    lockstep: int = LOCKSTEP,
+    lds_bytes: int | None = None,
+    max_instructions: int = 50_000_000,
+) -> LaunchResult:
+    """Run a kernel.
+
+    Args:
+        program: the kernel, or its AMDGCN text.
+        args: numpy arrays for pointers (changed in place, never copied), ints, floats or numpy scalars for scalars.
+            Pointers that the compiler appended may be left out.
+        grid: workgroups along x, y, z.
+        workgroups: which to run: None for all, a number for that many spread evenly (first and last included), or a
+            list of flat indices or (x, y, z).
+        seed: draws the interleaving of the waves; None runs the batch that is furthest behind.
+        progress: called with (workgroups done, workgroups in total).
+        observer: see `amdwarp.emulator.events`.
+        lockstep: waves that run as one batch at most; 1 interleaves single waves.
+        lds_bytes: LDS of a workgroup (``kernel.metadata.shared``), beyond which an access is an error; None for all
+            that the compute unit has.
+        max_instructions: of one wave, before the run is taken for endless.
+
+    Raises:
+        UsageError: the arguments or the grid are wrong.
+        EmulatorError: the text is not known, or the execution cannot go on.
+    """
+    if isinstance(program, str):
+        program = parse(program)
+    chosen = choose_workgroups(grid, workgroups)
+    memory = GlobalMemory()
+    segment = build_arguments(program, args, memory)
+    kernarg = memory.add(segment, "the argument segment")
+    machine = Machine(program, max(1, lockstep), lds_bytes)
+    recorder = None if observer is None else Recorder(observer)
+    executed, start = 0, time.perf_counter()
+    with np.errstate(all="ignore"):
+        for done, index in enumerate(chosen):
+            rng = None if seed is None else random.Random(f"{seed} {index}")
+            if recorder is not None:
+                recorder.workgroup(index)
+            executed += machine.run(memory, kernarg, segment, index, rng, recorder, Limits(max_instructions))
+            if recorder is not None:
+                recorder.workgroup_end(index)
+            if progress is not None:
+                progress(done + 1, len(chosen))
+    return LaunchResult(executed, len(chosen), time.perf_counter() - start)

@@ -1,0 +1,264 @@
+"""Matrix instructions of CDNA (MFMA).
+
+Layouts after the AMD CDNA3 and CDNA4 instruction set manuals, chapter "Matrix arithmetic instructions". For an M x N x K
+product by 64 lanes, lane l holds of A the row l % M and of B the column l % N, both at the k of group l // M, consecutive
+in its registers; of D it holds the column l % N.
+
+Products are formed and summed in f32 (f64 for f64 inputs). The order of summation is the host's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from amdwarp.asm import Immediate, Register
+from amdwarp.asm.table import TABLE, Format
+from amdwarp.emulator.bind import Binder, handles
+from amdwarp.emulator.floats import BF6, FP4, FP6, FP8_OF_TARGET, SmallFloat, bf16_value, decode, scale_value
+from amdwarp.emulator.memory import Array
+from amdwarp.emulator.state import Batch, Closure
+
+#: uint32 [registers, waves, lanes] to element values [registers * per, waves, lanes] as (registers, waves, lanes, per)
+Decoder = Callable[[Array], Array]
+
+_SHAPE = re.compile(r"v_mfma_(?:scale_)?(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_(\w+)$")
+
+
+def _halves(raw: Array) -> Array:
+    wide: Array = raw.view(np.float16).reshape(*raw.shape, 2).astype(np.float32)
+    return wide
+
+
+def _brains(raw: Array) -> Array:
+    return bf16_value(raw.view(np.uint16).reshape(*raw.shape, 2))
+
+
+def _singles(raw: Array) -> Array:
+    return raw.view(np.float32)[..., None]
+
+
+def _xf32(raw: Array) -> Array:
+    """f32 rounded to the 10 mantissa bits of xf32."""
+    finite = raw & np.uint32(0x7F800000) != 0x7F800000
+    rounded = raw + np.uint32(0xFFF) + (raw >> np.uint32(13) & np.uint32(1)) & np.uint32(0xFFFFE000)
+    return np.where(finite, rounded, raw).view(np.float32)[..., None]
+
+
+def _bytes(form: SmallFloat) -> Decoder:
+    return lambda raw: decode(raw.view(np.uint8).reshape(*raw.shape, 4), form)
+
+
+def _integers(raw: Array) -> Array:
+    return raw.view(np.int8).reshape(*raw.shape, 4).astype(np.float64)
+
+
+def _packed(form: SmallFloat) -> Decoder:
+    """Codes of 4 or 6 bits that run across registers, lowest bits first."""
+
+    def read(raw: Array) -> Array:
+        bits = np.unpackbits(np.ascontiguousarray(raw.transpose(1, 2, 0)).view(np.uint8), axis=-1, bitorder="little")
+        fields = bits.reshape(*bits.shape[:2], -1, form.bits)
+        codes = fields @ (1 << np.arange(form.bits))
+        values = decode(codes, form)
+        # One "register" per element keeps the axes of the other decoders.
+        return np.ascontiguousarray(values.transpose(2, 0, 1))[..., None]
+
+    return read
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One matrix operation: D[m, n] += sum over k of A[m, k] * B[k, n], for each block."""
+
+    m: int
+    n: int
+    k: int
+    blocks: int
+
+    @property
+    def groups(self) -> int:
+        """Lane groups that hold different k (or different blocks)."""
+        return 64 // self.m
+
+    @property
+    def per_lane(self) -> int:
+        """Elements of A (and of B) in a lane."""
+        return self.k * self.m * self.blocks // 64
+
+    @property
+    def results(self) -> int:
+        """Elements of D in a lane."""
+        return self.m * self.n * self.blocks // 64
+
+    def rows_of_result(self, lane_half: int) -> list[int]:
+        """Row of D that each result register of lane group `lane_half` holds, within one block."""
+        per_block = self.results // self.blocks
+        step = 4 * (64 // self.n)
+        return [step * (r // 4) + 4 * lane_half + r % 4 for r in range(per_block)]
+
+
+class OperandCache:
+    """Decoded A and B matrices by register tuple, valid while the registers hold the same bits.
+
+    A tile's fragment feeds several matrix instructions; comparing its bits costs less than decoding it.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Any, tuple[bytes, Array]] = {}
+
+    def matrix(self, key: Any, raw: Array, build: Callable[[Array], Array]) -> Array:
+        """The matrix `build` makes of `raw`."""
+        bits = raw.tobytes()
+        hit = self.known.get(key)
+        if hit is not None and hit[0] == bits:
+            return hit[1]
+        made = build(raw)
+        self.known[key] = (bits, made)
+        return made
+
+
+def _left(shape: Shape, decoder: Decoder) -> Callable[[Array], Array]:
+    """Registers of A to [waves, blocks, rows, k]; rows stand in the order of (result register, lane group)."""
+    order = [shape.rows_of_result(g)[r] for r in range(shape.results // shape.blocks) for g in range(64 // shape.n)]
+    if shape.blocks > 1 and shape.m == 4:
+        order = list(range(4))
+
+    def build(raw: Array) -> Array:
+        return np.ascontiguousarray(_right(shape, decoder)(raw)[:, :, order])
+
+    return build
+
+
+def _right(shape: Shape, decoder: Decoder) -> Callable[[Array], Array]:
+    """Registers of B to [waves, blocks, columns, k]."""
+
+    def build(raw: Array) -> Array:
+        values = decoder(raw)
+        registers, waves, _, per = values.shape
+        split = values.reshape(registers, waves, shape.groups, shape.m, per)
+        if shape.blocks == 1:
+            flat = split.transpose(1, 3, 2, 0, 4).reshape(waves, 1, shape.m, shape.k)
+        else:
+            flat = split.transpose(1, 2, 3, 0, 4).reshape(waves, shape.blocks, shape.m, shape.k)
+        return np.ascontiguousarray(flat)
+
+    return build
+
+
+_FORMATS = {0: 8, 1: 8, 2: 6, 3: 6, 4: 4}
+
+
+def _decoder(binder: Binder, name: str, which: int) -> tuple[Decoder, int]:
+    """Decoder of operand `which` (0 is A, 1 is B) and its registers, or 0 where the shape alone says."""
+    fp8, bf8 = FP8_OF_TARGET.get(binder.program.target, (None, None))
+    if name == "f8f6f4":
+        code = binder.take("cbsz" if which == 0 else "blgp", 0)
+        if code not in _FORMATS or fp8 is None or bf8 is None:
+            raise binder.fail(f"matrix format {code} is not known")
+        choices = {0: _bytes(fp8), 1: _bytes(bf8), 2: _packed(FP6), 3: _packed(BF6), 4: _packed(FP4)}
+        return choices[code], _FORMATS[code]
+    parts = name.split("_")
+    part = parts[which] if len(parts) == 2 else name
+    table: dict[str, Decoder] = {"f16": _halves, "bf16": _brains, "f32": _singles, "xf32": _xf32, "i8": _integers}
+    if fp8 is not None and bf8 is not None:
+        table |= {"fp8": _bytes(fp8), "bf8": _bytes(bf8)}
+    if part not in table:
+        raise binder.fail(f"matrix element type {part} is not known on {binder.program.target}")
+    return table[part], 0
+
+
+_BITS = {"f16": 16, "bf16": 16, "f32": 32, "xf32": 32, "i8": 8, "fp8": 8, "bf8": 8}
+
+
+@handles(*(name for name, info in TABLE.items() if info.format is Format.MFMA and "_f64" not in name))
+def bind_mfma(binder: Binder) -> Closure:
+    """D = A B + C; exec is not looked at."""
+    match = _SHAPE.match(binder.inst.base)
+    assert match is not None
+    kind, name = match[1], match[6]
+    shape = Shape(int(match[2]), int(match[3]), int(match[4]), int(match[5] or 1))
+    scaled = binder.inst.base.startswith("v_mfma_scale_")
+    binder.need(6 if scaled else 4)
+    decode_a, registers_a = _decoder(binder, name, 0)
+    decode_b, registers_b = _decoder(binder, name, 1)
+    if not registers_a:
+        registers_a = registers_b = max(1, shape.per_lane * _BITS[name.split("_")[0]] // 32)
+    a, rows_b = binder.vector(1, registers_a), binder.vector(2, registers_b)
+    scales = [_scale(binder, at, shape) for at in (0, 1)] if scaled else None
+    build_a, build_b = _left(shape, decode_a), _right(shape, decode_b)
+    d, c = binder.vector(0, shape.results), _addend(binder, shape.results)
+    key_a, key_b = ("A", a, binder.inst.base, build_a), ("B", rows_b, binder.inst.base, build_b)
+    integer = kind == "i32"
+    key_a = (*key_a[:3], binder.inst.modifier("cbsz"))  # type: ignore[assignment]
+    key_b = (*key_b[:3], binder.inst.modifier("blgp"))  # type: ignore[assignment]
+
+    def run(b: Batch) -> None:
+        cache = b.group.caches.get("mfma")
+        if cache is None:
+            cache = b.group.caches["mfma"] = OperandCache()
+        span = (b.first, b.last)
+        left = cache.matrix((key_a, span), b.u[a : a + registers_a], build_a)
+        right = cache.matrix((key_b, span), b.u[rows_b : rows_b + registers_b], build_b)
+        if scales is not None:
+            left, right = scales[0](b, left), scales[1](b, right)
+        _accumulate(b, shape, left, right, c, d, integer)
+
+    return run
+
+
+def _accumulate(b: Batch, shape: Shape, left: Array, right: Array, c: int | None, d: int, integer: bool) -> None:
+    """Write C + left right to the result registers."""
+    product = np.matmul(left, right.transpose(0, 1, 3, 2))
+    count = shape.results
+    if shape.m == 4:
+        # [waves, blocks, 4 rows, 4 columns]: lane is block * 4 + column, register the row.
+        moved = product.transpose(2, 0, 1, 3).reshape(4, b.n, 64)
+    else:
+        per_block = count // shape.blocks
+        moved = product.reshape(b.n, shape.blocks, per_block, 64).transpose(1, 2, 0, 3).reshape(count, b.n, 64)
+    file = b.i if integer else b.f
+    if integer:
+        moved = moved.astype(np.int64).astype(np.int32)
+    if c is None:
+        file[d : d + count] = moved
+    else:
+        np.add(file[c : c + count], moved, out=file[d : d + count])
+
+
+def _addend(binder: Binder, count: int) -> int | None:
+    """First row of C, or None for the constant 0."""
+    op = binder.ops[3]
+    if isinstance(op, Immediate):
+        if op.value != 0:
+            raise binder.fail("a constant C other than 0 is not known")
+        return None
+    if isinstance(op, Register) and op.kind != "s":
+        return binder.vector(3, count)
+    raise binder.fail("C must be a vector register tuple or 0")
+
+
+def _scale(binder: Binder, which: int, shape: Shape) -> Callable[[Batch, Array], Array]:
+    """Scaling of A (0) or B (1) by e8m0 exponents: lane l holds the scale of its own 32 elements."""
+    at = 4 + which
+    low, high = binder.inst.modifier("op_sel"), binder.inst.modifier("op_sel_hi")
+    binder.ignore("op_sel", "op_sel_hi")
+    bits = [value[which] if isinstance(value, tuple) and len(value) > which else 0 for value in (low, high)]
+    shift = np.uint32(8 * (bits[0] | bits[1] << 1))
+    get = binder.source(at, "u32")
+    order = [shape.rows_of_result(g)[r] for r in range(shape.results) for g in range(64 // shape.n)]
+
+    def apply(b: Batch, matrix: Array) -> Array:
+        codes = np.broadcast_to(get(b) >> shift & np.uint32(0xFF), (b.n, 64))
+        factors = scale_value(codes).reshape(b.n, shape.groups, shape.m).transpose(0, 2, 1)
+        if which == 0:
+            factors = factors[:, order]
+        blocks = matrix.reshape(b.n, 1, shape.m, shape.groups, -1)
+        scaled: Array = (blocks * factors[:, None, :, :, None]).reshape(matrix.shape)
+        return scaled
+
+    return apply

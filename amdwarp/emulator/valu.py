@@ -1,0 +1,420 @@
+"""Vector ALU: VOP1, VOP2, VOP3 and VOPC in their plain, DPP and SDWA encodings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from amdwarp.asm import Immediate, Register
+from amdwarp.asm.program import EXEC, VCC
+from amdwarp.emulator import arith
+from amdwarp.emulator.bind import LISTS, Binder, Getter, MaskedSetter, handles
+from amdwarp.emulator.lanes import bind_dpp, dpp_source, sdwa_source, sdwa_target
+from amdwarp.emulator.memory import Array
+from amdwarp.emulator.ops import ACCUMULATE, COMPARES, OPS, WIDE_MADS, Function
+from amdwarp.emulator.state import Batch, Closure, merge
+
+Mask = Callable[[Batch], Array | None]
+
+
+def exec_mask(b: Batch) -> Array | None:
+    """Lanes that exec enables, None for all."""
+    return b.mask
+
+
+def vector_sources(binder: Binder, first: int, kinds: list[str]) -> tuple[list[Getter], Mask]:
+    """Getters of the sources from operand `first` on, in the instruction's encoding, and the lanes it writes."""
+    if binder.inst.encoding.endswith("dpp"):
+        dpp = bind_dpp(binder)
+        getters = [dpp_source(binder, dpp, first, kinds[0])]
+        getters += [binder.source(first + at, kind) for at, kind in enumerate(kinds[1:], 1)]
+        return getters, dpp.mask
+    if binder.inst.encoding == "sdwa":
+        if len(kinds) > 2:
+            raise binder.fail("SDWA has at most two sources")
+        return [sdwa_source(binder, first + at, at, kind) for at, kind in enumerate(kinds)], exec_mask
+    select = binder.take("op_sel", ()) if any(kind.endswith("16") for kind in kinds) else ()
+    getters = []
+    for at, kind in enumerate(kinds):
+        high = at < len(select) and select[at] == 1
+        if high and not kind.endswith("16"):
+            raise binder.fail("op_sel on a 32-bit operand")
+        getters.append(binder.source(first + at, kind, high=high))
+    if len(select) > len(kinds) and select[-1]:
+        binder.left["op_sel_target"] = 1
+    return getters, exec_mask
+
+
+def vector_target(binder: Binder, at: int, kind: str) -> MaskedSetter:
+    """Setter of the vector destination, in the instruction's encoding."""
+    if binder.inst.encoding == "sdwa":
+        return sdwa_target(binder, at, kind)
+    high = binder.take("op_sel_target", 0) == 1
+    if high and not kind.endswith("16"):
+        raise binder.fail("op_sel on a 32-bit destination")
+    return binder.target(at, kind, high=high)
+
+
+def clamped(binder: Binder, function: Function | None, kind: str) -> Function | None:
+    """`function` followed by clamp, if the instruction has it."""
+    if not binder.flag("clamp"):
+        return function
+    plain = function if function is not None else np.positive
+    if kind[0] == "f":
+        return lambda *args: np.clip(np.nan_to_num(plain(*args), nan=0.0), 0, 1)
+    wide = {"v_add_u32": (0, np.add), "v_sub_u32": (0, np.subtract), "v_add_i32": (1, np.add), "v_sub_i32": (1, np.subtract)}
+    if binder.inst.base not in wide:
+        raise binder.fail("clamp is not known for this integer operation")
+    is_signed, exact = wide[binder.inst.base]
+    low, high = (-(2**31), 2**31 - 1) if is_signed else (0, 2**32 - 1)
+    dtype = np.int32 if is_signed else np.uint32
+    return lambda a, b: np.clip(exact(a, b, dtype=np.int64), low, high).astype(dtype)
+
+
+@handles(*OPS)
+def bind_op(binder: Binder) -> Closure:
+    """An operation of the table `OPS`."""
+    kind, source_kinds, function = OPS[binder.inst.base]
+    kinds = source_kinds.split()
+    binder.need(1 + len(kinds))
+    getters, mask_of = vector_sources(binder, 1, kinds)
+    function = clamped(binder, function, kind)
+    if mask_of is exec_mask and kind in LISTS and binder.inst.encoding != "sdwa":
+        return _fast(binder, kind, getters, function)
+    put = vector_target(binder, 0, kind)
+    return _general(getters, mask_of, function, put)
+
+
+def _fast(binder: Binder, kind: str, getters: list[Getter], function: Function | None) -> Closure:
+    """32-bit result, plain encoding: write in place where every lane is on."""
+    row, which = binder.vector(0, 1), LISTS[kind]
+    if function is None or not isinstance(function, np.ufunc):
+        if len(getters) == 1:
+            return _fast1(row, which, getters[0], function)
+        if len(getters) == 2:
+            return _fast2(row, which, getters, function)
+    x = getters[0]
+    if len(getters) == 2:
+        y = getters[1]
+
+        def run2(b: Batch) -> None:
+            if b.mask is None:
+                function(x(b), y(b), out=b.r[which][row])  # type: ignore[misc]
+            else:
+                np.copyto(b.r[which][row], function(x(b), y(b)), where=b.mask)  # type: ignore[misc]
+
+        return run2
+    return _general(getters, exec_mask, function, binder.row_target(row, kind))
+
+
+def _fast1(row: int, which: int, x: Getter, function: Function | None) -> Closure:
+    def run(b: Batch) -> None:
+        value = x(b) if function is None else function(x(b))
+        if b.mask is None:
+            b.r[which][row][...] = value
+        else:
+            np.copyto(b.r[which][row], value, where=b.mask)
+
+    return run
+
+
+def _fast2(row: int, which: int, getters: list[Getter], function: Any) -> Closure:
+    x, y = getters
+
+    def run(b: Batch) -> None:
+        if b.mask is None:
+            b.r[which][row][...] = function(x(b), y(b))
+        else:
+            np.copyto(b.r[which][row], function(x(b), y(b)), where=b.mask)
+
+    return run
+
+
+def _general(getters: list[Getter], mask_of: Mask, function: Function | None, put: MaskedSetter) -> Closure:
+    if len(getters) == 1:
+        x = getters[0]
+        if function is None:
+            return lambda b: put(b, x(b), mask_of(b))
+        one = function
+        return lambda b: put(b, one(x(b)), mask_of(b))
+    assert function is not None
+    many = function
+    if len(getters) == 3:
+        p, q, r = getters
+        return lambda b: put(b, many(p(b), q(b), r(b)), mask_of(b))
+    return lambda b: put(b, many(*(source(b) for source in getters)), mask_of(b))
+
+
+@handles(*ACCUMULATE)
+def bind_accumulate(binder: Binder) -> Closure:
+    """d = a * b + d."""
+    kind, source_kind, function = ACCUMULATE[binder.inst.base]
+    binder.need(3)
+    getters, mask_of = vector_sources(binder, 1, [source_kind, source_kind])
+    op = binder.ops[0]
+    old = binder.plain_source(op, 0, kind)
+    return _general([*getters, old], mask_of, clamped(binder, function, kind), vector_target(binder, 0, kind))
+
+
+@handles("v_fmamk_f32", "v_madmk_f32", "v_fmaak_f32", "v_madak_f32")
+def bind_literal_fma(binder: Binder) -> Closure:
+    """Fused multiply-add with a literal: fmamk is s0 * k + s1, fmaak is s0 * s1 + k, both in the text's order."""
+    binder.need(4)
+    getters = [binder.source(at, "f32") for at in (1, 2, 3)]
+    return _general(getters, exec_mask, arith.fma32, binder.target(0, "f32"))
+
+
+@handles("v_cndmask_b32")
+def bind_select(binder: Binder) -> Closure:
+    """mask ? second : first."""
+    binder.need(4)
+    floats = any(isinstance(op, Register) and (op.neg or op.absolute) for op in binder.ops[1:3])
+    kind = "f32" if floats else "u32"
+    condition = binder.mask_source(3)
+    getters, mask_of = vector_sources(binder, 1, [kind, kind])
+    x, y = getters
+    put = vector_target(binder, 0, kind)
+    return lambda b: put(b, np.where(condition(b), y(b), x(b)), mask_of(b))
+
+
+def _carry_target(binder: Binder, at: int) -> Callable[[Batch, Array], None]:
+    """Setter of a lane mask; lanes that are off become 0."""
+    index = binder.scalar(at, binder.lanes // 32)
+
+    def put(b: Batch, bits: Array) -> None:
+        bits = np.broadcast_to(bits, (b.n, b.group.lanes))
+        b.set_lane_mask(index, bits if b.mask is None else bits & b.mask)
+
+    return put
+
+
+_CARRY: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
+    "v_add_co_u32": (False, lambda a, b, c: a + b),
+    "v_sub_co_u32": (False, lambda a, b, c: a - b),
+    "v_subrev_co_u32": (False, lambda a, b, c: b - a),
+    "v_addc_co_u32": (True, lambda a, b, c: a + b + c),
+    "v_subb_co_u32": (True, lambda a, b, c: a - b - c),
+    "v_subbrev_co_u32": (True, lambda a, b, c: b - a - c),
+}
+
+
+@handles(*_CARRY)
+def bind_carry(binder: Binder) -> Closure:
+    """32-bit add and subtract with a carry per lane."""
+    takes, function = _CARRY[binder.inst.base]
+    binder.need(5 if takes else 4)
+    x, y = (binder.source(at, "u32") for at in (2, 3))
+    carry_in = binder.mask_source(4) if takes else None
+    put, put_carry = binder.target(0, "u32"), _carry_target(binder, 1)
+
+    def run(b: Batch) -> None:
+        carry = carry_in(b).astype(np.int64) if carry_in is not None else 0
+        total = np.asarray(function(np.asarray(x(b)).astype(np.int64), np.asarray(y(b)).astype(np.int64), carry))
+        put(b, (total & 0xFFFFFFFF).astype(np.uint32), b.mask)
+        put_carry(b, (total < 0) | (total > 0xFFFFFFFF))
+
+    return run
+
+
+@handles(*WIDE_MADS)
+def bind_wide_mad(binder: Binder) -> Closure:
+    """64-bit a * b + c; the carry out goes to a lane mask."""
+    kind, dtype = WIDE_MADS[binder.inst.base]
+    binder.need(5)
+    x, y = (binder.source(at, kind) for at in (2, 3))
+    z = binder.source(4, "u64" if dtype is np.uint64 else "i64")
+    put, put_carry = binder.target(0, "u64"), _carry_target(binder, 1)
+
+    def run(b: Batch) -> None:
+        product, addend = np.multiply(x(b), y(b), dtype=dtype), np.asarray(z(b))
+        total = np.asarray(product + addend)
+        over = total < addend if dtype is np.uint64 else (total < addend) != (product < 0)
+        put(b, total.view(np.uint64), b.mask)
+        put_carry(b, over)
+
+    return run
+
+
+@handles(*(f"v_cmp_{tail}" for tail in COMPARES), *(f"v_cmpx_{tail}" for tail in COMPARES))
+def bind_compare(binder: Binder) -> Closure:
+    """Comparison to a lane mask; cmpx also writes exec."""
+    base = binder.inst.base
+    to_exec = base.startswith("v_cmpx_")
+    first, second, function = COMPARES[base.split("_", 2)[2]]
+    binder.need(3)
+    index = binder.scalar(0, binder.lanes // 32)
+    if binder.inst.encoding.endswith("dpp"):
+        raise binder.fail("DPP comparisons are not known")
+    (x, y), _ = vector_sources(binder, 1, [first, second])
+
+    def run(b: Batch) -> None:
+        bits = np.broadcast_to(function(x(b), y(b)), (b.n, b.group.lanes))
+        if b.mask is not None:
+            bits = bits & b.mask
+        b.set_lane_mask(index, bits)
+        if to_exec:
+            b.set_lane_mask(EXEC, bits)
+
+    return run
+
+
+@handles("v_div_scale_f32", "v_div_scale_f64")
+def bind_div_scale(binder: Binder) -> Closure:
+    """Scale a division operand; the flag goes to a lane mask."""
+    kind = binder.inst.base[-3:]
+    binder.need(5)
+    getters = [binder.source(at, kind) for at in (2, 3, 4)]
+    put, put_flag = binder.target(0, kind), _carry_target(binder, 1)
+
+    def run(b: Batch) -> None:
+        value, flags = arith.div_scale(*(source(b) for source in getters), kind)
+        put(b, value, b.mask)
+        put_flag(b, flags)
+
+    return run
+
+
+@handles("v_div_fmas_f32", "v_div_fmas_f64")
+def bind_div_fmas(binder: Binder) -> Closure:
+    """Fused multiply-add scaled by vcc."""
+    kind = binder.inst.base[-3:]
+    binder.need(4)
+    x, y, z = (binder.source(at, kind) for at in (1, 2, 3))
+    put = binder.target(0, kind)
+    return lambda b: put(b, arith.div_fmas(x(b), y(b), z(b), b.lane_mask(VCC), kind), b.mask)
+
+
+@handles("v_bitop3_b32", "v_bitop3_b16")
+def bind_bitop3(binder: Binder) -> Closure:
+    """Any function of three bits: bit (a * 4 + b * 2 + c) of the table."""
+    kind = "u" + binder.inst.base[-2:]
+    binder.need(4)
+    table = binder.take("bitop3", 0)
+    getters, mask_of = vector_sources(binder, 1, [kind] * 3)
+    put = vector_target(binder, 0, kind)
+    terms = [row for row in range(8) if table >> row & 1]
+
+    def function(a: Any, b: Any, c: Any) -> Any:
+        out = np.zeros_like(np.asarray(a) | b | c)
+        for row in terms:
+            out = out | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+        return out
+
+    return _general(getters, mask_of, function, put)
+
+
+@handles("v_nop")
+def bind_nop(binder: Binder) -> Closure:
+    """Nothing."""
+    return lambda b: None
+
+
+@handles("v_readfirstlane_b32")
+def bind_read_first_lane(binder: Binder) -> Closure:
+    """The first enabled lane's value (lane 0 where none is) to a scalar register."""
+    binder.need(2)
+    op = binder.ops[1]
+    if not isinstance(op, Register) or op.kind == "s":
+        source = binder.scalar_source(1)
+        put_scalar = binder.scalar_target(0)
+        return lambda b: put_scalar(b, source(b))
+    row, put = binder.row(op), binder.scalar_target(0)
+
+    def run(b: Batch) -> None:
+        values = b.r[0][row]
+        if b.mask is None:
+            put(b, merge(values[:, 0].tolist()))
+        else:
+            put(b, merge(values[np.arange(b.n), b.mask.argmax(axis=1)].tolist()))
+
+    return run
+
+
+def _lane_number(binder: Binder, at: int) -> Callable[[Batch], Any]:
+    get, limit = binder.scalar_source(at), binder.lanes - 1
+
+    def lane(b: Batch) -> Any:
+        value = get(b)
+        return value & limit if isinstance(value, int) else np.array([x & limit for x in value])
+
+    return lane
+
+
+@handles("v_readlane_b32")
+def bind_read_lane(binder: Binder) -> Closure:
+    """One lane's value, whether it is enabled or not, to a scalar register."""
+    binder.need(3)
+    row, put, lane = binder.vector(1, 1), binder.scalar_target(0), _lane_number(binder, 2)
+    return lambda b: put(b, merge(b.r[0][row][np.arange(b.n), lane(b)].tolist()))
+
+
+@handles("v_writelane_b32")
+def bind_write_lane(binder: Binder) -> Closure:
+    """A scalar to one lane, whether it is enabled or not."""
+    binder.need(3)
+    row, source, lane = binder.vector(0, 1), binder.scalar_source(1), _lane_number(binder, 2)
+
+    def run(b: Batch) -> None:
+        b.r[0][row][np.arange(b.n), lane(b)] = np.array(source(b), np.uint32)
+
+    return run
+
+
+@handles("v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32")
+def bind_mbcnt(binder: Binder) -> Closure:
+    """Number of set bits below the lane in one half of a mask, plus the second operand."""
+    binder.need(3)
+    base = 32 if "_hi_" in binder.inst.base else 0
+    below = np.array([(1 << max(0, min(32, lane - base))) - 1 for lane in range(binder.lanes)], np.uint32)
+    getters = [binder.source(at, "u32") for at in (1, 2)]
+    return _general(getters, exec_mask, lambda a, c: arith.population(a & below) + c, binder.target(0, "u32"))
+
+
+@handles("v_swap_b32")
+def bind_swap(binder: Binder) -> Closure:
+    """Exchange two registers in the enabled lanes."""
+    binder.need(2)
+    left, right = binder.vector(0, 1), binder.vector(1, 1)
+    put_left, put_right = binder.row_target(left, "u32"), binder.row_target(right, "u32")
+
+    def run(b: Batch) -> None:
+        x, y = b.r[0][left].copy(), b.r[0][right].copy()
+        put_left(b, y, b.mask)
+        put_right(b, x, b.mask)
+
+    return run
+
+
+@handles("v_permlane16_swap_b32", "v_permlane32_swap_b32")
+def bind_row_swap(binder: Binder) -> Closure:
+    """Exchange the odd rows of the first register with the even rows of the second; a row is 16 or 32 lanes.
+
+    A pair of lanes is exchanged where both are enabled.
+    """
+    binder.need(2)
+    width = 16 if "16" in binder.inst.base else 32
+    left, right = binder.vector(0, 1), binder.vector(1, 1)
+    binder.ignore("fi", "bound_ctrl")
+
+    def run(b: Batch) -> None:
+        shape = (b.n, -1, 2, width)
+        x, y = b.r[0][left].reshape(shape)[:, :, 1], b.r[0][right].reshape(shape)[:, :, 0]
+        old_x, old_y = x.copy(), y.copy()
+        if b.mask is None:
+            x[...], y[...] = old_y, old_x
+        else:
+            rows = b.mask.reshape(shape)
+            np.copyto(x, old_y, where=rows[:, :, 1])
+            np.copyto(y, old_x, where=rows[:, :, 0])
+
+    return run
+
+
+def constant_operand(binder: Binder, at: int) -> int | float:
+    """The number that operand `at` must be."""
+    op = binder.ops[at]
+    if not isinstance(op, Immediate):
+        raise binder.fail(f"operand {at + 1} must be a number")
+    return op.value

@@ -1,0 +1,530 @@
+"""Vector memory: buffer, global, flat and scratch loads, stores and atomics.
+
+Loads read memory at issue and write their registers (or LDS) at the covering vmcnt wait; until then the destination
+holds poison. Stores and atomics change memory at issue. All of them count in vmcnt, in order.
+
+Bounds after the AMD CDNA3 instruction set manual, chapter "Buffer resource": a raw buffer access is in range dword by
+dword where offset + size <= num_records; out of range, loads give 0 and stores are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from amdwarp.asm import Immediate, Register, Symbol
+from amdwarp.asm.program import M0
+from amdwarp.emulator.bind import Binder, handles
+from amdwarp.emulator.ds import DROPPED, all_lanes, atomic_lanes, poison, put_dwords, take_dwords
+from amdwarp.emulator.memory import POISON, Array, Fault, scatter_block
+from amdwarp.emulator.state import Batch, Closure, expand
+
+#: What an address function gives: uint64 addresses [waves, lanes], lanes that access memory (None for all), and dwords
+#: [waves, lanes] in range where a lane is cut short (None where none is).
+Located = tuple[Array, Array | None, Array | None]
+Locator = Callable[[Batch, int], Located]
+
+#: load tail: (bytes, registers, signed, part of the register: "" all, "lo", "hi")
+LOADS: dict[str, tuple[int, int, bool, str]] = {
+    "dword": (4, 1, False, ""),
+    "dwordx2": (8, 2, False, ""),
+    "dwordx3": (12, 3, False, ""),
+    "dwordx4": (16, 4, False, ""),
+    "ubyte": (1, 1, False, ""),
+    "sbyte": (1, 1, True, ""),
+    "ushort": (2, 1, False, ""),
+    "sshort": (2, 1, True, ""),
+    "ubyte_d16": (1, 1, False, "lo"),
+    "ubyte_d16_hi": (1, 1, False, "hi"),
+    "sbyte_d16": (1, 1, True, "lo"),
+    "sbyte_d16_hi": (1, 1, True, "hi"),
+    "short_d16": (2, 1, False, "lo"),
+    "short_d16_hi": (2, 1, False, "hi"),
+}
+STORES: dict[str, tuple[int, int, bool]] = {
+    "dword": (4, 1, False),
+    "dwordx2": (8, 2, False),
+    "dwordx3": (12, 3, False),
+    "dwordx4": (16, 4, False),
+    "byte": (1, 1, False),
+    "short": (2, 1, False),
+    "byte_d16_hi": (1, 1, True),
+    "short_d16_hi": (2, 1, True),
+}
+_CACHE_BITS = ("sc0", "sc1", "nt", "glc", "slc")
+
+
+def _wave_column(value: Any, waves: int) -> Array:
+    """A scalar register as int64 [waves, 1]."""
+    return np.array(expand(value, waves), np.int64)[:, None]
+
+
+# Addresses
+
+
+def buffer_locator(binder: Binder, at: int) -> Locator:
+    """Address function of a buffer instruction whose address operands start at `at`: vaddr, resource, soffset."""
+    offen = binder.flag("offen")
+    immediate = binder.take("offset", 0)
+    if binder.flag("idxen") or binder.flag("addr64"):
+        raise binder.fail("structured buffer addresses (idxen) are not known")
+    row = binder.vector(at, 1) if offen else None
+    if not offen and binder.ops[at] != Symbol("off"):
+        raise binder.fail("'off' expected where there is no offen")
+    resource = binder.scalar(at + 1, 4)
+    scalar_offset = binder.scalar_source(at + 2)
+
+    def locate(b: Batch, size: int) -> Located:
+        words = b.s[resource : resource + 3]
+        offset = scalar_offset(b)
+        if all(type(word) is int for word in words) and type(offset) is int:
+            base: Any = words[0] | (words[1] & 0xFFFF) << 32  # type: ignore[operator]
+            records: Any = words[2]
+            shift: Any = offset
+        else:
+            low, high, records, shift = (_wave_column(value, b.n) for value in (*words, offset))
+            base = low | (high & 0xFFFF) << 32
+        if row is None:
+            inside = np.full((b.n, b.group.lanes), immediate, np.int64)
+        else:
+            inside = b.r[0][row].astype(np.int64)
+            if immediate:
+                inside += immediate
+        if type(shift) is not int or shift:
+            inside = inside + shift
+        addresses = (inside + base).view(np.uint64)
+        if type(records) is int and int(inside.max()) + size <= records:
+            return addresses, b.mask, None
+        on = inside < records
+        cut = inside + size > records
+        short = np.clip((records - inside) >> 2, 0, size // 4) if size > 4 and (on & cut).any() else None
+        if size <= 4:
+            on = ~cut
+        if b.mask is not None:
+            on = on & b.mask
+        return addresses, on, short
+
+    return locate
+
+
+def global_locator(binder: Binder, at: int) -> Locator:
+    """Address function of a global instruction: 64-bit vaddr with ``off``, or 32-bit vaddr with a 64-bit scalar base."""
+    offset = binder.take("offset", 0)
+    base = binder.ops[at + 1]
+    if base == Symbol("off"):
+        row = binder.vector(at, 2)
+
+        def locate(b: Batch, size: int) -> Located:
+            out = np.empty((b.n, b.group.lanes), np.uint64)
+            halves = out.view(np.uint32)
+            halves[:, 0::2] = b.r[0][row]
+            halves[:, 1::2] = b.r[0][row + 1]
+            return (out.view(np.int64) + offset).view(np.uint64), b.mask, None
+
+        return locate
+    index, row32 = binder.scalar(at + 1, 2), binder.vector(at, 1)
+
+    def locate_scalar(b: Batch, size: int) -> Located:
+        start = np.array(expand(b.pair(index), b.n), np.uint64).view(np.int64)[:, None]
+        return (b.r[0][row32].astype(np.int64) + (start + offset)).view(np.uint64), b.mask, None
+
+    return locate_scalar
+
+
+def flat_locator(binder: Binder, at: int) -> Locator:
+    """Address function of a flat instruction: a 64-bit vaddr, which must lie in global memory."""
+    offset, row = binder.take("offset", 0), binder.vector(at, 2)
+
+    def locate(b: Batch, size: int) -> Located:
+        wide = b.r[0][row].astype(np.int64) | b.r[0][row + 1].astype(np.int64) << 32
+        return (wide + offset).view(np.uint64), b.mask, None
+
+    return locate
+
+
+# Loads, stores, atomics on global memory
+
+
+def read_located(b: Batch, located: Located, size: int) -> Array:
+    """uint32 [waves, lanes, dwords] at `located`; zeros where out of range."""
+    addresses, on, short = located
+    if short is None:
+        return b.group.memory.gather(addresses, size, on)
+    lanes = all_lanes(b, on)
+    parts = [
+        b.group.memory.gather(addresses + np.uint64(4 * at), 4, lanes & (short > at))[..., 0] for at in range(size // 4)
+    ]
+    return np.stack(parts, axis=-1)
+
+
+def write_located(b: Batch, located: Located, values: Array, size: int) -> None:
+    """Write uint32 [waves, lanes, dwords] to `located`."""
+    addresses, on, short = located
+    if short is None:
+        b.group.memory.scatter(addresses, values, size, on)
+        return
+    lanes = all_lanes(b, on)
+    for at in range(size // 4):
+        part = values[..., at : at + 1]
+        b.group.memory.scatter(addresses + np.uint64(4 * at), part, 4, lanes & (short > at))
+
+
+def _extend(values: Array, size: int) -> Array:
+    spare = 32 - 8 * size
+    return ((values << np.uint32(spare)).view(np.int32) >> np.int32(spare)).view(np.uint32)
+
+
+def _note(b: Batch, kind: str, located: Located, size: int) -> None:
+    if b.group.recorder is not None:
+        b.group.recorder.access("global", kind, located[0], size, located[1])
+
+
+def bind_load(binder: Binder, locator: Locator, form: tuple[int, int, bool, str]) -> Closure:
+    """A load to registers."""
+    size, count, is_signed, part = form
+    row = binder.vector(0, count)
+    keep, shift = np.uint32(0xFFFF if part == "hi" else 0xFFFF0000), np.uint32(16 if part == "hi" else 0)
+
+    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
+        put_dwords(b, row, payload[1], payload[0])
+
+    def run(b: Batch) -> None:
+        located = locator(b, size)
+        values = read_located(b, located, size)
+        if is_signed:
+            values = _extend(values, size)
+        if part:
+            values = (values & np.uint32(0xFFFF)) << shift | (b.r[0][row] & keep)[..., None]
+        _note(b, "read", located, size)
+        poison(b, row, count)
+        b.issue(b.vm, binder.inst, deliver, b.mask, values)
+
+    return run
+
+
+def bind_store(binder: Binder, locator: Locator, form: tuple[int, int, bool], data: int) -> Closure:
+    """A store; its data stand in operand `data`."""
+    size, count, upper = form
+    row = binder.vector(data, count)
+
+    def run(b: Batch) -> None:
+        located = locator(b, size)
+        values = take_dwords(b, row, count)
+        if upper:
+            values = values >> np.uint32(16)
+        _note(b, "write", located, size)
+        write_located(b, located, values, size)
+        b.issue(b.vm, binder.inst, None, b.mask)
+
+    return run
+
+
+def _operand_count(binder: Binder, count: int) -> None:
+    binder.need(count)
+    binder.ignore(*_CACHE_BITS)
+
+
+@handles(*(f"buffer_load_{tail}" for tail in LOADS))
+def bind_buffer_load(binder: Binder) -> Closure:
+    """Buffer load to registers, or with ``lds`` straight to LDS."""
+    form = LOADS[binder.inst.base[len("buffer_load_") :]]
+    if binder.flag("lds"):
+        _operand_count(binder, 3)
+        immediate = binder.inst.modifier("offset")
+        return bind_to_lds(binder, buffer_locator(binder, 0), form, immediate if isinstance(immediate, int) else 0)
+    _operand_count(binder, 4)
+    return bind_load(binder, buffer_locator(binder, 1), form)
+
+
+@handles(*(f"buffer_store_{tail}" for tail in STORES))
+def bind_buffer_store(binder: Binder) -> Closure:
+    """Buffer store."""
+    _operand_count(binder, 4)
+    return bind_store(binder, buffer_locator(binder, 1), STORES[binder.inst.base[len("buffer_store_") :]], 0)
+
+
+@handles(*(f"global_load_{tail}" for tail in LOADS))
+def bind_global_load(binder: Binder) -> Closure:
+    """Global load to registers."""
+    _operand_count(binder, 3)
+    return bind_load(binder, global_locator(binder, 1), LOADS[binder.inst.base[len("global_load_") :]])
+
+
+@handles(*(f"global_store_{tail}" for tail in STORES))
+def bind_global_store(binder: Binder) -> Closure:
+    """Global store: address, data, base."""
+    _operand_count(binder, 3)
+    address = binder.ops[0], binder.ops[2]
+    data = binder.ops[1]
+    binder.ops = (*address, data)
+    return bind_store(binder, global_locator(binder, 0), STORES[binder.inst.base[len("global_store_") :]], 2)
+
+
+@handles(*(f"flat_load_{tail}" for tail in LOADS))
+def bind_flat_load(binder: Binder) -> Closure:
+    """Flat load from global memory."""
+    _operand_count(binder, 2)
+    return bind_load(binder, flat_locator(binder, 1), LOADS[binder.inst.base[len("flat_load_") :]])
+
+
+@handles(*(f"flat_store_{tail}" for tail in STORES))
+def bind_flat_store(binder: Binder) -> Closure:
+    """Flat store to global memory."""
+    _operand_count(binder, 2)
+    return bind_store(binder, flat_locator(binder, 0), STORES[binder.inst.base[len("flat_store_") :]], 1)
+
+
+# Direct to LDS
+
+_LDS_LOADS = {"dword": LOADS["dword"], "dwordx3": LOADS["dwordx3"], "dwordx4": LOADS["dwordx4"]}
+
+
+@handles(*(f"global_load_lds_{tail}" for tail in _LDS_LOADS))
+def bind_global_load_lds(binder: Binder) -> Closure:
+    """Global load straight to LDS."""
+    _operand_count(binder, 2)
+    form = _LDS_LOADS[binder.inst.base[len("global_load_lds_") :]]
+    immediate = binder.inst.modifier("offset")
+    return bind_to_lds(binder, global_locator(binder, 0), form, immediate if isinstance(immediate, int) else 0)
+
+
+def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, str], immediate: int) -> Closure:
+    """A load to LDS: lane l writes at M0 + immediate + l * size.
+
+    The destination of the enabled lanes is poisoned at issue and written at the wait; lanes out of the buffer's range
+    write zeros, disabled lanes nothing. M0 = 0x7fffffff drops the whole copy.
+    """
+    size = form[0]
+    if size not in (4, 12, 16):
+        raise binder.fail("a load to LDS moves 1, 3 or 4 dwords for each lane")
+    step = np.arange(binder.lanes, dtype=np.int64) * size
+
+    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
+        on, addresses, values = payload
+        scatter_block(b.group.lds.data, addresses, values, size, on)
+
+    def run(b: Batch) -> None:
+        located = locator(b, size)
+        values = read_located(b, located, size)
+        start = np.array(expand(b.s[M0], b.n), np.int64)
+        dropped = start == DROPPED
+        addresses = (start + immediate)[:, None] + step
+        on = b.mask
+        if dropped.any():
+            on = all_lanes(b, on) & ~dropped[:, None]
+        b.group.lds.check(addresses, size, on)
+        if b.group.recorder is not None:
+            _note(b, "read", located, size)
+            filled = None if located[1] is None else ~located[1]
+            b.group.recorder.access("lds", "write", addresses, size, on, filled)
+        if b.ds:
+            b.settle_reads(addresses[:, 0], addresses[:, -1] + size)
+        if on is None or on.any():
+            scatter_block(b.group.lds.data, addresses, np.full_like(values, POISON), size, on)
+        b.issue(b.vm, binder.inst, deliver, on, addresses, values)
+
+    return run
+
+
+# Scratch: one private block for each lane
+
+
+def scratch_address(binder: Binder, at: int) -> Callable[[Batch], Array]:
+    """Byte offsets int64 [waves, lanes] within the lane's block: vaddr or off, saddr or off, immediate."""
+    offset = binder.take("offset", 0)
+    vector, scalar = binder.ops[at], binder.ops[at + 1]
+    row = None if vector == Symbol("off") else binder.vector(at, 1)
+    if isinstance(scalar, (Immediate, Register)):
+        get = binder.scalar_source(at + 1)
+    elif scalar == Symbol("off"):
+        get = None
+    else:
+        raise binder.fail(f"operand {at + 2} must be a scalar register or off")
+
+    def address(b: Batch) -> Array:
+        inside: Array = np.full((b.n, b.group.lanes), offset, np.int64)
+        if row is not None:
+            inside += b.r[2][row]
+        if get is not None:
+            inside += _wave_column(get(b), b.n)
+        return inside
+
+    return address
+
+
+def _scratch_index(b: Batch, inside: Array, size: int) -> Array:
+    """Flat byte index into the workgroup's scratch [wave, lane, byte]."""
+    block = b.group.scratch.shape[-1]
+    mask = all_lanes(b, b.mask)
+    bad = mask & ((inside < 0) | (inside + size > block))
+    if bad.any():
+        wave, lane = (int(axis[0]) for axis in np.nonzero(bad))
+        raise Fault(f"scratch offset {int(inside[wave, lane])} + {size} is outside the lane's {block} bytes", wave, lane)
+    lanes = np.arange(b.n * b.group.lanes, dtype=np.int64).reshape(b.n, -1) + b.first * b.group.lanes
+    return lanes * block + inside
+
+
+@handles(*(f"scratch_load_{tail}" for tail in LOADS))
+def bind_scratch_load(binder: Binder) -> Closure:
+    """Load from the lane's private memory."""
+    _operand_count(binder, 3)
+    size, count, is_signed, part = LOADS[binder.inst.base[len("scratch_load_") :]]
+    if part:
+        raise binder.fail("half-register scratch loads are not known")
+    row, address = binder.vector(0, count), scratch_address(binder, 1)
+
+    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
+        put_dwords(b, row, payload[1], payload[0])
+
+    def run(b: Batch) -> None:
+        inside = address(b)
+        index = _scratch_index(b, inside, size)
+        values = _gather_scratch(b, index, size)
+        if is_signed:
+            values = _extend(values, size)
+        if b.group.recorder is not None:
+            b.group.recorder.access("scratch", "read", inside, size, b.mask)
+        poison(b, row, count)
+        b.issue(b.vm, binder.inst, deliver, b.mask, values)
+
+    return run
+
+
+def _gather_scratch(b: Batch, index: Array, size: int) -> Array:
+    from amdwarp.emulator.memory import gather_block
+
+    return gather_block(b.group.scratch.reshape(-1), index, size, b.mask)
+
+
+@handles(*(f"scratch_store_{tail}" for tail in STORES))
+def bind_scratch_store(binder: Binder) -> Closure:
+    """Store to the lane's private memory: vaddr, data, saddr."""
+    _operand_count(binder, 3)
+    size, count, upper = STORES[binder.inst.base[len("scratch_store_") :]]
+    row = binder.vector(1, count)
+    binder.ops = (binder.ops[0], binder.ops[2])
+    address = scratch_address(binder, 0)
+
+    def run(b: Batch) -> None:
+        inside = address(b)
+        values = take_dwords(b, row, count)
+        if upper:
+            values = values >> np.uint32(16)
+        index = _scratch_index(b, inside, size)
+        scatter_block(b.group.scratch.reshape(-1), index, values, size, b.mask)
+        if b.group.recorder is not None:
+            b.group.recorder.access("scratch", "write", inside, size, b.mask)
+        b.issue(b.vm, binder.inst, None, b.mask)
+
+    return run
+
+
+# Atomics
+
+#: tail: (numpy type, function of old value and operand)
+ATOMICS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "add": ("u4", np.add),
+    "sub": ("u4", np.subtract),
+    "smin": ("i4", np.minimum),
+    "umin": ("u4", np.minimum),
+    "smax": ("i4", np.maximum),
+    "umax": ("u4", np.maximum),
+    "and": ("u4", np.bitwise_and),
+    "or": ("u4", np.bitwise_or),
+    "xor": ("u4", np.bitwise_xor),
+    "swap": ("u4", lambda old, new: new),
+    "add_x2": ("u8", np.add),
+    "sub_x2": ("u8", np.subtract),
+    "smin_x2": ("i8", np.minimum),
+    "umin_x2": ("u8", np.minimum),
+    "smax_x2": ("i8", np.maximum),
+    "umax_x2": ("u8", np.maximum),
+    "and_x2": ("u8", np.bitwise_and),
+    "or_x2": ("u8", np.bitwise_or),
+    "xor_x2": ("u8", np.bitwise_xor),
+    "swap_x2": ("u8", lambda old, new: new),
+    "add_f32": ("f4", np.add),
+    "add_f64": ("f8", np.add),
+    "min_f64": ("f8", np.fmin),
+    "max_f64": ("f8", np.fmax),
+    "pk_add_f16": ("u4", lambda old, new: _packed_add(old, new, np.float16)),
+    "pk_add_bf16": ("u4", lambda old, new: _packed_add(old, new, None)),
+    "cmpswap": ("u4", lambda old, pair: pair[0] if old == pair[1] else old),
+    "cmpswap_x2": ("u8", lambda old, pair: pair[0] if old == pair[1] else old),
+}
+
+
+def _packed_add(old: Any, new: Any, dtype: Any) -> Any:
+    pair = np.array([old, new], np.uint32)
+    if dtype is not None:
+        halves = pair.view(dtype).reshape(2, 2)
+        return (halves[0] + halves[1]).astype(dtype).view(np.uint32)[0]
+    from amdwarp.emulator.floats import bf16_bits, bf16_value
+
+    values = bf16_value(pair.view(np.uint16).reshape(2, 2))
+    bits = bf16_bits(values[0] + values[1])
+    return np.uint32(bits[0] | bits[1] << np.uint32(16))
+
+
+def bind_atomic(binder: Binder, tail: str, locator: Locator, data: int, target: int | None) -> Closure:
+    """Read-modify-write lane after lane; with sc0 (glc) the old value is returned."""
+    kind, function = ATOMICS[tail]
+    size = int(kind[1])
+    count = size // 4
+    compare = tail.startswith("cmpswap")
+    source = binder.vector(data, 2 * count if compare else count)
+    row = None if target is None else binder.vector(target, count)
+
+    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
+        if row is not None:
+            put_dwords(b, row, payload[1], payload[0])
+
+    def run(b: Batch) -> None:
+        located = locator(b, size)
+        addresses, on, _ = located
+        lanes = all_lanes(b, on)
+        values = take_dwords(b, source, 2 * count if compare else count).view(kind)
+        operand = values if compare else values[..., 0]
+        _note(b, "atomic", located, size)
+        old = np.zeros((b.n, b.group.lanes), kind)
+        if lanes.any():
+            found = b.group.memory.locate(addresses, size, lanes)
+            if found is None:
+                raise Fault("an atomic touches several buffers at once")
+            buffer, offsets = found
+            if np.any(offsets[lanes] % size):
+                raise Fault(f"an atomic needs addresses that are multiples of {size}")
+            old = atomic_lanes(buffer.words(size).view(kind), offsets // size, operand, function, lanes)
+        if row is not None:
+            poison(b, row, count)
+        b.issue(b.vm, binder.inst, deliver, b.mask, old[..., None].view(np.uint32))
+
+    return run
+
+
+@handles(*(f"global_atomic_{tail}" for tail in ATOMICS))
+def bind_global_atomic(binder: Binder) -> Closure:
+    """Global atomic: (result), address, data, base."""
+    returns = binder.inst.has("sc0") or binder.inst.has("glc")
+    first = 1 if returns else 0
+    _operand_count(binder, 3 + first)
+    ops = binder.ops
+    binder.ops = (*ops[:first], ops[first], ops[first + 2], ops[first + 1])
+    tail = binder.inst.base[len("global_atomic_") :]
+    return bind_atomic(binder, tail, global_locator(binder, first), first + 2, 0 if returns else None)
+
+
+@handles(*(f"buffer_atomic_{tail}" for tail in ATOMICS))
+def bind_buffer_atomic(binder: Binder) -> Closure:
+    """Buffer atomic: data (also the result), address, resource, offset."""
+    returns = binder.inst.has("sc0") or binder.inst.has("glc")
+    _operand_count(binder, 4)
+    tail = binder.inst.base[len("buffer_atomic_") :]
+    if returns and tail.startswith("cmpswap"):
+        op = binder.ops[0]
+        assert isinstance(op, Register)
+        binder.ops = (*binder.ops, Register(op.kind, op.index, op.count // 2))
+        return bind_atomic(binder, tail, buffer_locator(binder, 1), 0, 4)
+    return bind_atomic(binder, tail, buffer_locator(binder, 1), 0, 0 if returns else None)

@@ -1,0 +1,220 @@
+"""Packed vector ALU: VOP3P. Halves (16-bit) or register pairs (32-bit) are chosen by op_sel and op_sel_hi."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from amdwarp.asm import Immediate, Register, Symbol
+from amdwarp.emulator import arith
+from amdwarp.emulator.bind import TYPES, Binder, Getter, handles, vector_of
+from amdwarp.emulator.ops import fmax, fmin
+from amdwarp.emulator.state import Batch, Closure
+from amdwarp.emulator.valu import clamped
+
+Function = Callable[..., Any]
+
+#: Two f32 in a register pair: mnemonic to (number of sources, function).
+PAIRS: dict[str, tuple[int, Function]] = {
+    "v_pk_fma_f32": (3, arith.fma32),
+    "v_pk_mul_f32": (2, np.multiply),
+    "v_pk_add_f32": (2, np.add),
+}
+
+#: Two 16-bit elements in a register: mnemonic to (type, number of sources, function).
+HALVES: dict[str, tuple[str, int, Function]] = {
+    "v_pk_fma_f16": ("f16", 3, arith.fma16),
+    "v_pk_add_f16": ("f16", 2, np.add),
+    "v_pk_mul_f16": ("f16", 2, np.multiply),
+    "v_pk_min_f16": ("f16", 2, fmin),
+    "v_pk_max_f16": ("f16", 2, fmax),
+    "v_pk_minimum3_f16": ("f16", 3, lambda a, b, c: np.minimum(np.minimum(a, b), c)),
+    "v_pk_maximum3_f16": ("f16", 3, lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+    "v_pk_add_u16": ("u16", 2, np.add),
+    "v_pk_add_i16": ("i16", 2, np.add),
+    "v_pk_sub_u16": ("u16", 2, np.subtract),
+    "v_pk_sub_i16": ("i16", 2, np.subtract),
+    "v_pk_mul_lo_u16": ("u16", 2, np.multiply),
+    "v_pk_mad_u16": ("u16", 3, lambda a, b, c: a * b + c),
+    "v_pk_mad_i16": ("i16", 3, lambda a, b, c: a * b + c),
+    "v_pk_lshlrev_b16": ("u16", 2, lambda n, a: a << (n & np.uint16(15))),
+    "v_pk_lshrrev_b16": ("u16", 2, lambda n, a: a >> (n & np.uint16(15))),
+    "v_pk_ashrrev_i16": ("i16", 2, lambda n, a: a >> (n & np.int16(15))),
+    "v_pk_min_u16": ("u16", 2, np.minimum),
+    "v_pk_max_u16": ("u16", 2, np.maximum),
+    "v_pk_min_i16": ("i16", 2, np.minimum),
+    "v_pk_max_i16": ("i16", 2, np.maximum),
+}
+
+
+def _selectors(binder: Binder, count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """((op_sel, neg_lo), (op_sel_hi, neg_hi)) as per-source tuples: one entry for the low and one for the high result."""
+    zeros, ones = (0,) * count, (1,) * count
+    fields = []
+    for name, default in (("op_sel", zeros), ("neg_lo", zeros), ("op_sel_hi", ones), ("neg_hi", zeros)):
+        value = binder.take(name, default)
+        if not isinstance(value, tuple) or len(value) != count:
+            raise binder.fail(f"{name} must have {count} entries")
+        fields.append(value)
+    return [(fields[0], fields[1]), (fields[2], fields[3])]
+
+
+def _negated(get: Getter, neg: int) -> Getter:
+    return (lambda b: np.negative(get(b))) if neg else get
+
+
+def pair_source(binder: Binder, at: int, which: int, kind: str = "f32") -> Getter:
+    """Getter of half `which` (0 low, 1 high) of a 64-bit operand; constants are the same in both halves."""
+    op = binder.ops[at]
+    if isinstance(op, (Immediate, Symbol)):
+        return binder.plain_source(op, at, kind)
+    if op.neg or op.absolute:
+        raise binder.fail("packed operands are negated with neg_lo and neg_hi")
+    if op.count != 2:
+        raise binder.fail(f"operand {at + 1} must be a register pair")
+    if op.kind == "s":
+        index = op.index + which
+        return lambda b: vector_of(b.s[index], kind)
+    return binder.plain_source(Register(op.kind, op.index + which), at, kind)
+
+
+@handles(*PAIRS)
+def bind_pair(binder: Binder) -> Closure:
+    """Two f32 operations on register pairs."""
+    count, function = PAIRS[binder.inst.base]
+    binder.need(1 + count)
+    halves = _selectors(binder, count)
+    row = binder.vector(0, 2)
+    run_of = clamped(binder, function, "f32")
+    assert run_of is not None
+    operate = run_of
+    low, high = (
+        [_negated(pair_source(binder, 1 + at, select[at]), neg[at]) for at in range(count)] for select, neg in halves
+    )
+    put_low, put_high = binder.row_target(row, "f32"), binder.row_target(row + 1, "f32")
+    if count == 2:
+        (p, q), (r, s) = low, high
+
+        def run2(b: Batch) -> None:
+            first, second = operate(p(b), q(b)), operate(r(b), s(b))
+            put_low(b, first, b.mask)
+            put_high(b, second, b.mask)
+
+        return run2
+
+    def run(b: Batch) -> None:
+        first, second = operate(*(get(b) for get in low)), operate(*(get(b) for get in high))
+        put_low(b, first, b.mask)
+        put_high(b, second, b.mask)
+
+    return run
+
+
+@handles("v_pk_mov_b32")
+def bind_pair_move(binder: Binder) -> Closure:
+    """Low result from the half of source 0 that op_sel[0] names, high result from source 1 and op_sel[1]."""
+    binder.need(3)
+    select = binder.take("op_sel", (0, 0))
+    binder.ignore("op_sel_hi")
+    row = binder.vector(0, 2)
+    low, high = (pair_source(binder, 1 + at, select[at], "u32") for at in (0, 1))
+    put_low, put_high = binder.row_target(row, "u32"), binder.row_target(row + 1, "u32")
+
+    def run(b: Batch) -> None:
+        first, second = np.array(low(b)), np.array(high(b))
+        put_low(b, first, b.mask)
+        put_high(b, second, b.mask)
+
+    return run
+
+
+@handles(*HALVES)
+def bind_halves(binder: Binder) -> Closure:
+    """Two 16-bit operations on the halves of registers."""
+    kind, count, function = HALVES[binder.inst.base]
+    binder.need(1 + count)
+    halves = _selectors(binder, count)
+    if kind[0] != "f" and any(any(neg) for _, neg in halves):
+        raise binder.fail("neg needs a floating-point operation")
+    operate = clamped(binder, function, kind) if kind[0] == "f" else function
+    assert operate is not None
+    low, high = ([_half(binder, 1 + at, select[at], neg[at], kind) for at in range(count)] for select, neg in halves)
+    put = binder.target(0, "u32")
+
+    def run(b: Batch) -> None:
+        first = np.asarray(operate(*(get(b) for get in low))).view(np.uint16)
+        second = np.asarray(operate(*(get(b) for get in high))).view(np.uint16)
+        put(b, first.astype(np.uint32) | second.astype(np.uint32) << np.uint32(16), b.mask)
+
+    return run
+
+
+def _half(binder: Binder, at: int, which: int, neg: int, kind: str) -> Getter:
+    op = binder.ops[at]
+    if isinstance(op, Immediate):
+        # An inline constant fills the low half only; a literal has both.
+        wide = binder.plain_source(op, at, kind) if isinstance(op.value, float) else None
+        if wide is None:
+            assert isinstance(op.value, int)
+            value = TYPES["u16"](op.value >> 16 * which & 0xFFFF).view(TYPES[kind])
+            return _negated(lambda b: value, neg)
+        zero = TYPES[kind](0)
+        return _negated((lambda b: zero) if which else wide, neg)
+    return _negated(binder.source(at, kind, high=bool(which)), neg)
+
+
+@handles("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
+def bind_mixed(binder: Binder) -> Closure:
+    """Fused multiply-add of f32; op_sel_hi marks a source as f16, op_sel its half."""
+    binder.need(4)
+    select, is_half = binder.take("op_sel", (0, 0, 0)), binder.take("op_sel_hi", (0, 0, 0))
+    neg, absolute = binder.take("neg_lo", (0, 0, 0)), binder.take("neg_hi", (0, 0, 0))
+    if any(absolute):
+        raise binder.fail("neg_hi (absolute value) is not known for this instruction")
+
+    def one(at: int) -> Getter:
+        if is_half[at]:
+            get = binder.source(1 + at, "f16", high=bool(select[at]))
+            return _negated(lambda b: get(b).astype(np.float32), neg[at])
+        return _negated(binder.source(1 + at, "f32"), neg[at])
+
+    x, y, z = (one(at) for at in range(3))
+    name = binder.inst.base
+    if name == "v_fma_mix_f32":
+        put = binder.target(0, "f32")
+        return lambda b: put(b, arith.fma32(x(b), y(b), z(b)), b.mask)
+    row = binder.vector(0, 1)
+    shift = np.uint32(16 if name == "v_fma_mixhi_f16" else 0)
+    keep = np.uint32(0xFFFF if name == "v_fma_mixhi_f16" else 0xFFFF0000)
+    put = binder.row_target(row, "u32")
+
+    def run(b: Batch) -> None:
+        half = arith.fma32(x(b), y(b), z(b)).astype(np.float16).view(np.uint16).astype(np.uint32)
+        put(b, half << shift | (b.r[0][row] & keep), b.mask)
+
+    return run
+
+
+#: Dot products: mnemonic to (elements of a register as f32 or int64, result type).
+@handles("v_dot2_f32_f16", "v_dot2_f32_bf16")
+def bind_dot2(binder: Binder) -> Closure:
+    """c + a.low * b.low + a.high * b.high in f32."""
+    binder.need(4)
+    is_half = binder.inst.base.endswith("_f16")
+    binder.ignore("op_sel_hi")
+    x, y, z = binder.source(1, "u32"), binder.source(2, "u32"), binder.source(3, "f32")
+    put = binder.target(0, "f32")
+
+    def elements(value: Any) -> tuple[Any, Any]:
+        low, high = value & np.uint32(0xFFFF), value >> np.uint32(16)
+        if is_half:
+            return tuple(np.asarray(v).astype(np.uint16).view(np.float16).astype(np.float64) for v in (low, high))  # type: ignore[return-value]
+        return tuple((np.asarray(v) << np.uint32(16)).view(np.float32).astype(np.float64) for v in (low, high))  # type: ignore[return-value]
+
+    def run(b: Batch) -> None:
+        (a0, a1), (b0, b1) = elements(x(b)), elements(y(b))
+        put(b, (a0 * b0 + a1 * b1 + z(b)).astype(np.float32), b.mask)
+
+    return run
