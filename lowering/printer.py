@@ -154,4 +154,4 @@ def _result_groups(op: Op) -> list[tuple[str, int | None]]:
         else:
             # An incomplete pack, left by an edit: the first member starts a new one, any other loses its name.
             groups.append((base, 1) if number == "0" else ("", None))
-    return groups
+    return [(base, None if count == 1 else count) for base, count in groups]

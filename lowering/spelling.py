@@ -7,6 +7,7 @@ installed one by default.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntFlag
 
 from amdwarp.errors import UnsupportedTritonError
@@ -53,8 +54,25 @@ _MASK_WORDS: dict[Mask, str] = {
 }
 _ALL = Mask((1 << len(_MASK_WORDS)) - 1)
 
-MASK_IS_ENUM: dict[tuple[int, int], bool] = {(3, 7): False, (3, 8): False, (3, 9): True}
-"""How a Triton version writes a scheduling mask: as a 32-bit integer, or as an enum word."""
+
+@dataclass(frozen=True)
+class MaskSpelling:
+    """How a Triton version takes scheduling masks.
+
+    Attributes:
+        enum: as enum words rather than as a 32-bit integer.
+        bits: all bits its LLVM knows; one outside of them aborts the process.
+    """
+
+    enum: bool
+    bits: Mask
+
+
+SPELLINGS: dict[tuple[int, int], MaskSpelling] = {
+    (3, 7): MaskSpelling(enum=False, bits=_ALL & ~Mask.LDSDMA),
+    (3, 8): MaskSpelling(enum=False, bits=_ALL),
+    (3, 9): MaskSpelling(enum=True, bits=_ALL),
+}
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 """``arith.cmpi`` predicates in the order of their numbers."""
@@ -81,15 +99,20 @@ def as_mask(mask: Mask | int | str) -> Mask:
 def mask_attribute(mask: Mask | int | str, version: tuple[int, int] | None = None) -> str:
     """The text of a scheduling mask attribute."""
     version = version or bridge.triton_version()
-    if version not in MASK_IS_ENUM:
-        raise UnsupportedTritonError(f"no spelling of scheduling masks is known for Triton {version[0]}.{version[1]}")
-    bits = int(as_mask(mask))
-    if not MASK_IS_ENUM[version]:
-        return f"{bits} : i32"
-    if bits in (Mask.NONE, _ALL):
-        return f"#rocdl<sched_group_mask {'all' if bits else 'none'}>"
-    words = "|".join(word for bit, word in _MASK_WORDS.items() if bits & bit)
-    return f"#rocdl<sched_group_mask {words}>"
+    name = f"Triton {version[0]}.{version[1]}"
+    spelling = SPELLINGS.get(version)
+    if spelling is None:
+        raise UnsupportedTritonError(f"no spelling of scheduling masks is known for {name}")
+    bits = spelling.bits if mask == "all" else as_mask(mask)
+    if bits & ~spelling.bits:
+        raise UnsupportedTritonError(f"{name} does not know the scheduling mask {_words(bits & ~spelling.bits)}")
+    return f"#rocdl<sched_group_mask {_words(bits)}>" if spelling.enum else f"{int(bits)} : i32"
+
+
+def _words(mask: Mask) -> str:
+    if mask in (Mask.NONE, _ALL):
+        return "all" if mask else "none"
+    return "|".join(word for bit, word in _MASK_WORDS.items() if mask & bit)
 
 
 def mask_of(op: Op) -> Mask:

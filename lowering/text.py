@@ -165,7 +165,9 @@ class _Parser:
         return entries
 
     def location(self) -> str | None:
+        end = self.pos
         if not self.at("loc("):
+            self.pos = end
             return None
         self.pos += len("loc(")
         text = self.opaque(")")
