@@ -1,0 +1,459 @@
+"""From the text of a type to its linear layout: which element each register of each lane of each wave holds, and at
+which LDS offset.
+
+Covered are the encodings that AMD kernels have: blocked, slice, dot_op, amd_mfma, amd_wmma, linear in registers;
+swizzled_shared, padded_shared, amd_rotating_shared, shared_linear in LDS. The rules are those of Triton's
+``LinearLayoutConversions.cpp``; the tests compare them with Triton's own conversion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from amdwarp.errors import LoweringError
+
+from ..ir import Module
+from ..location import split_top_level
+from .linear import BLOCK, DISTRIBUTED, LANE, OFFSET, REGISTER, SHARED, WARP, Basis, LinearLayout, Tile, log2
+
+MFMA_WAVE, WMMA_WAVE = 64, 32
+BITS = {"index": 64, "bf16": 16}
+
+Param = object
+
+
+class LayoutError(LoweringError):
+    """A type or encoding that this analysis does not know."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A parsed layout attribute, e.g. ``#ttg.blocked<{sizePerThread = [1, 8], …}>``.
+
+    Attributes:
+        kind: its mnemonic, ``blocked``.
+        params: its parameters: integers, booleans, words, lists, or an ``Encoding``.
+        padding: (interval, padding) pairs of a padded layout, in elements.
+    """
+
+    kind: str
+    params: dict[str, Param] = field(default_factory=dict)
+    padding: tuple[tuple[int, int], ...] = ()
+
+    def ints(self, name: str) -> list[int]:
+        value = self.params.get(name, [])
+        if not isinstance(value, list):
+            raise LayoutError(f"parameter {name} of #ttg.{self.kind} is not a list: {value!r}")
+        return value
+
+    def number(self, name: str, default: int = 0) -> int:
+        value = self.params.get(name, default)
+        if not isinstance(value, int):
+            raise LayoutError(f"parameter {name} of #ttg.{self.kind} is not an integer: {value!r}")
+        return value
+
+    def bases(self, name: str) -> list[list[int]]:
+        return [list(basis) for basis in self.ints(name)]  # type: ignore[call-overload]
+
+    @property
+    def parent(self) -> Encoding:
+        value = self.params.get("parent")
+        if not isinstance(value, Encoding):
+            raise LayoutError(f"#ttg.{self.kind} has no parent layout")
+        return value
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A ``tensor<…>`` or ``!ttg.memdesc<…>`` type.
+
+    Attributes:
+        shape: its dimensions.
+        element: element type as text, ``f16`` or ``!tt.ptr<f16>``.
+        encoding: its layout, or None.
+        alloc_shape: of a memdesc, the shape of the whole allocation where it is a part of one.
+        is_memdesc: whether it lies in LDS.
+    """
+
+    shape: tuple[int, ...]
+    element: str
+    encoding: Encoding | None
+    alloc_shape: tuple[int, ...] = ()
+    is_memdesc: bool = False
+
+    @property
+    def bits(self) -> int:
+        return element_bits(self.element)
+
+
+def element_bits(element: str) -> int:
+    """Width of an element type in bits; a pointer counts as what it points to in :func:`pointee_bits` only."""
+    if element.startswith("!tt.ptr"):
+        return 64
+    if element in BITS:
+        return BITS[element]
+    match = re.match(r"(?:tf|[fiusb]|bf|si|ui)(\d+)", element)
+    if match is None:
+        raise LayoutError(f"element type {element} has no known width")
+    return int(match.group(1))
+
+
+def pointee(element: str) -> str:
+    """``f16`` of ``!tt.ptr<f16>`` or ``!tt.ptr<f16, 3>``; any other type as it is."""
+    match = re.match(r"!tt\.ptr<(.*)>$", element)
+    return split_top_level(match.group(1))[0] if match else element
+
+
+# ---- parsing
+
+
+def parse_type(text: str, module: Module) -> TensorType:
+    """Parse a tensor or memdesc type, following layout aliases of ``module``.
+
+    Raises:
+        LayoutError: the text is neither.
+    """
+    return _parse_type(text, _Aliases(module.before))
+
+
+class _Aliases:
+    """Alias definitions with a hash by identity of content, so that parsed types can be cached."""
+
+    def __init__(self, table: dict[str, str]) -> None:
+        self.table = table
+        self._key = tuple(sorted((k, v) for k, v in table.items() if not k.startswith("#loc")))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Aliases) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def resolve(self, text: str) -> str:
+        for _ in range(16):
+            if text not in self.table:
+                return text
+            text = self.table[text]
+        return text
+
+
+@lru_cache(maxsize=4096)
+def _parse_type(text: str, aliases: _Aliases) -> TensorType:
+    text = aliases.resolve(text)
+    match = re.match(r"(tensor|!ttg\.memdesc)<(.*)>$", text, re.S)
+    if match is None:
+        raise LayoutError(f"{text} is no tensor and no memory descriptor")
+    parts = split_top_level(match.group(2))
+    shape, element = _shape_and_element(parts[0])
+    encoding = next((_parse(part, aliases) for part in parts[1:] if part.startswith("#")), None)
+    is_memdesc = match.group(1) != "tensor"
+    last = parts[-1]
+    alloc = tuple(int(n) for n in last.split("x")) if is_memdesc and re.fullmatch(r"[\dx]+", last) else shape
+    return TensorType(shape, element, encoding, alloc if is_memdesc else (), is_memdesc)
+
+
+def _shape_and_element(text: str) -> tuple[tuple[int, ...], str]:
+    shape = []
+    while match := re.match(r"(\d+)x", text):
+        shape.append(int(match.group(1)))
+        text = text[match.end() :]
+    return tuple(shape), text
+
+
+def parse_encoding(text: str) -> Encoding:
+    """Parse a layout attribute that contains no alias."""
+    return _parse(text, _Aliases({}))
+
+
+def _parse(text: str, aliases: _Aliases) -> Encoding:
+    text = aliases.resolve(text.strip())
+    match = re.match(r"#(?:ttg|gluon|amdg)\.(\w+)(?:<(.*)>)?$", text, re.S)
+    if match is None:
+        raise LayoutError(f"{text} is no layout that is known")
+    kind, body = match.group(1), match.group(2) or ""
+    padding: tuple[tuple[int, int], ...] = ()
+    if kind == "padded_shared":
+        pairs, _, body = body.partition("]")
+        padding = tuple((int(a), int(b)) for a, b in re.findall(r"(\d+):\+(\d+)", pairs))
+        body = body.strip()
+    params: dict[str, Param] = {}
+    for part in split_top_level(body):
+        if part.startswith("{"):
+            for item in split_top_level(part[1:-1]):
+                key, _, value = item.partition("=")
+                params[key.strip()] = _value(value.strip(), aliases)
+        elif "=" in part:
+            key, _, value = part.partition("=")
+            params[key.strip()] = _value(value.strip(), aliases)
+    return Encoding(kind, params, padding)
+
+
+def _value(text: str, aliases: _Aliases) -> Param:
+    if re.fullmatch(r"-?\d+(\s*:\s*\w+)?", text):
+        return int(text.partition(":")[0])
+    if text in ("true", "false"):
+        return text == "true"
+    if text.startswith("["):
+        return [_value(part, aliases) for part in split_top_level(text[1:-1])]
+    if text.startswith("{"):
+        pairs = (part.partition("=") for part in split_top_level(text[1:-1]))
+        return {key.strip(): _value(value.strip(), aliases) for key, _, value in pairs}
+    return _parse(text, aliases) if text.startswith("#") else text
+
+
+# ---- encodings in registers
+
+
+def layout_of(type_: TensorType) -> LinearLayout:
+    """The linear layout of a tensor or memdesc type.
+
+    For a padded layout in LDS it maps the offsets *before* padding. For a part of a larger allocation it is the layout
+    of the part on its own.
+
+    Raises:
+        LayoutError: the type has no layout, or one of an unknown kind.
+    """
+    if type_.encoding is None:
+        raise LayoutError("a type without layout has no place in registers or LDS")
+    return layout(type_.encoding, type_.shape)
+
+
+def layout(encoding: Encoding, shape: Sequence[int]) -> LinearLayout:
+    """The linear layout of a layout attribute for a tensor of ``shape``; errors as :func:`layout_of`."""
+    rule = _RULES.get(encoding.kind)
+    if rule is None:
+        raise LayoutError(f"layout #ttg.{encoding.kind} is not known")
+    return rule(encoding, tuple(shape))
+
+
+def _row_major(rank: int) -> list[int]:
+    return list(range(rank))[::-1]
+
+
+def _k_first(operand: int, rank: int) -> list[int]:
+    """Dimensions of a dot operand, K first, then the other one, then the batch."""
+    k, other = (rank - 1, rank - 2) if operand == 0 else (rank - 2, rank - 1)
+    return [k, other, 0][:rank]
+
+
+def _blocked(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    order = encoding.ints("order")
+    tile = Tile(len(shape), DISTRIBUTED)
+    tile.extend_all(REGISTER, encoding.ints("sizePerThread"), order)
+    tile.extend_all(LANE, encoding.ints("threadsPerWarp"), order)
+    tile.extend_all(WARP, encoding.ints("warpsPerCTA"), order)
+    return tile.fit(shape, encoding.bases("CGALayout"), order)
+
+
+def _slice(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    dim = encoding.number("dim")
+    whole = layout(encoding.parent, (*shape[:dim], 1, *shape[dim:]))
+    bases = {name: tuple(b[:dim] + b[dim + 1 :] for b in values) for name, values in whole.bases.items()}
+    outs = {f"dim{i}": size for i, size in enumerate(shape)}
+    return LinearLayout(bases, outs).without_zero(REGISTER)
+
+
+def _linear(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    tile = Tile(len(shape), DISTRIBUTED)
+    for name in (REGISTER, LANE, WARP):
+        for basis in encoding.bases(name):
+            tile.add(name, basis)
+    tile.cover()
+    blocks = encoding.bases(BLOCK)
+    # block bases of a linear layout are in elements, those that fit() takes in whole workgroup tiles
+    units = [[value // max(1, size) for value, size in zip(basis, tile.sizes, strict=True)] for basis in blocks]
+    return tile.fit(shape, units, _order_of(encoding.bases(REGISTER), len(shape)))
+
+
+def _order_of(bases: list[list[int]], rank: int) -> list[int]:
+    """Dimensions in the order in which registers first move along them, then the rest from the last to the first."""
+    touched = [dim for basis in bases for dim, value in enumerate(basis) if value]
+    return list(dict.fromkeys([*touched, *_row_major(rank)]))
+
+
+def _mfma(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    rank = len(shape)
+    m, n = rank - 2, rank - 1
+    rows, columns = encoding.ints("instrShape")[:2]
+    waves = encoding.ints("warpsPerCTA")
+    tiles = encoding.ints("tilesPerWarp") or [1] * rank
+    height = 1 if encoding.number("elementBitWidth", 32) == 64 else 4
+    spread = rows * columns // (MFMA_WAVE * height)
+    along, across, width = (n, m, rows) if encoding.params.get("isTransposed") else (m, n, columns)
+    tile = Tile(rank, DISTRIBUTED)
+    tile.extend(REGISTER, along, height).extend(LANE, across, width).extend(LANE, along, MFMA_WAVE // width)
+    tile.extend(REGISTER, along, spread)
+    tile.extend(REGISTER, n, tiles[n]).extend(WARP, n, waves[n])
+    # the dot lowering walks tiles along N first, over the whole tensor and not only over a workgroup's tile
+    tile.extend(REGISTER, n, _pow2(shape[n] // (columns * waves[n] * tiles[n])))
+    tile.extend(REGISTER, m, tiles[m]).extend(WARP, m, waves[m])
+    if rank == 3:
+        tile.extend(WARP, 0, waves[0])
+    return tile.fit(shape, encoding.bases("CGALayout"), _row_major(rank))
+
+
+def _pow2(size: int) -> int:
+    return size if size > 1 else 1
+
+
+def _dot_op(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    rule = {"blocked": _fma_operand, "amd_mfma": _mfma_operand, "amd_wmma": _wmma_operand}.get(encoding.parent.kind)
+    if rule is None:
+        raise LayoutError(f"a dot operand with parent #ttg.{encoding.parent.kind} is not known")
+    return rule(encoding, shape)
+
+
+def _fma_operand(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    parent, rank = encoding.parent, len(shape)
+    order = parent.ints("order")
+    k = _k_first(encoding.number("opIdx"), rank)[0]
+    size = parent.ints("sizePerThread")[:]
+    size[k] = shape[k]
+    tile = Tile(rank, DISTRIBUTED).extend_all(REGISTER, size, order)
+    for name, spread in ((LANE, parent.ints("threadsPerWarp")), (WARP, parent.ints("warpsPerCTA"))):
+        _spread_without(tile, name, spread, order, k)
+    return tile.fit(shape, _operand_blocks(parent, k), order)
+
+
+def _operand_blocks(parent: Encoding, k: int) -> list[list[int]]:
+    """A cluster splits the result of a dot; along K an operand is whole in every workgroup."""
+    return [[0 if dim == k else value for dim, value in enumerate(basis)] for basis in parent.bases("CGALayout")]
+
+
+def _spread_without(tile: Tile, name: str, spread: Sequence[int], order: Sequence[int], k: int) -> None:
+    """Lanes or waves that lie along K in the result hold the same part of an operand."""
+    for dim in order:
+        if dim == k:
+            tile.repeat(name, spread[dim])
+        else:
+            tile.extend(name, dim, spread[dim])
+
+
+def _mfma_operand(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    parent, rank, operand = encoding.parent, len(shape), encoding.number("opIdx")
+    k, other = _k_first(operand, rank)[:2]
+    rows, columns = parent.ints("instrShape")[:2]
+    lanes = rows if operand == 0 else columns
+    width = encoding.number("kWidth")
+    tile = Tile(rank, DISTRIBUTED)
+    tile.extend(REGISTER, k, width).extend(LANE, other, lanes).extend(LANE, k, MFMA_WAVE // lanes)
+    if (rows, columns, operand) in ((64, 4, 0), (4, 64, 1)):
+        tile.extend(REGISTER, k, 16)
+    tile.extend(REGISTER, k, _pow2(shape[k] // tile.sizes[k]))
+    tile.extend(REGISTER, other, (parent.ints("tilesPerWarp") or [1] * rank)[other])
+    _spread_without(tile, WARP, parent.ints("warpsPerCTA"), _row_major(rank), k)
+    return tile.fit(shape, _operand_blocks(parent, k), _k_first(operand, rank))
+
+
+def _wmma_waves(encoding: Encoding, name: str) -> list[list[int]]:
+    table = encoding.params.get("ctaLayout")
+    bases = table.get(name, []) if isinstance(table, dict) else []
+    return [list(basis) for basis in bases]
+
+
+def _wmma(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    rank = len(shape)
+    rows, columns = (encoding.ints("instrShape") or [16, 16])[:2]
+    along, across = (rank - 1, rank - 2) if encoding.params.get("isTranspose") else (rank - 2, rank - 1)
+    tile = Tile(rank, DISTRIBUTED)
+    tile.extend(REGISTER, along, 8).extend(LANE, across, 16).extend(LANE, along, 2)
+    if (rows, columns) == (32, 16):
+        tile.extend(REGISTER, along, 2)
+    covered = tuple(tile.sizes)
+    for name in (REGISTER, WARP):
+        tile.product(name, _wmma_waves(encoding, name), covered)
+    return tile.cover().fit(shape, encoding.bases("CGALayout"), _row_major(rank))
+
+
+def _wmma_operand(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    parent, rank, operand = encoding.parent, len(shape), encoding.number("opIdx")
+    k, other = _k_first(operand, rank)[:2]
+    instruction = parent.ints("instrShape") or [16, 16, 16]
+    width = encoding.number("kWidth")
+    tile = Tile(rank, DISTRIBUTED)
+    tile.extend(REGISTER, k, width).extend(LANE, other, 16).extend(LANE, k, WMMA_WAVE // 16)
+    tile.extend(REGISTER, k, instruction[2] // tile.sizes[k])
+    # a transposed result is computed with the operands exchanged
+    tile.extend(REGISTER, other, instruction[operand ^ bool(parent.params.get("isTranspose"))] // 16)
+    covered = tuple(tile.sizes)
+    for name in (REGISTER, WARP):
+        bases = [[0 if dim == k else value for dim, value in enumerate(b)] for b in _wmma_waves(parent, name)]
+        tile.product(name, [b for b in bases if name == WARP or any(b)], covered)
+    return tile.cover().fit(shape, _operand_blocks(parent, k), _k_first(operand, rank))
+
+
+# ---- encodings in LDS
+
+
+def _swizzled(encoding: Encoding, shape: tuple[int, ...], rotate: bool = False) -> LinearLayout:
+    blocks, part = _blocks_and_part(encoding, shape)
+    order = encoding.ints("order") or _row_major(len(shape))
+    tile = Tile(len(shape), SHARED)
+    if len(shape) == 1:
+        return tile.extend(OFFSET, 0, part[0]).fit(shape, blocks, order)
+    column, row = order[:2]
+    vec, per, phases = encoding.number("vec", 1), encoding.number("perPhase", 1), encoding.number("maxPhase", 1)
+    tile.extend(OFFSET, column, part[column])
+    for bit in range(log2(part[row])):
+        at = 1 << bit
+        phase = at // per % phases
+        if rotate:
+            phase ^= at // phases // per % phases
+        basis = [0] * len(shape)
+        basis[row], basis[column] = at, vec * phase % part[column]
+        tile.add(OFFSET, basis)
+    tile.cover()
+    for dim in order[2:]:
+        tile.extend(OFFSET, dim, part[dim])
+    return tile.fit(shape, blocks, order)
+
+
+def _rotating(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    return _swizzled(encoding, shape, rotate=True)
+
+
+def _blocks_and_part(encoding: Encoding, shape: tuple[int, ...]) -> tuple[list[list[int]], list[int]]:
+    """The bases of ``block``, and the shape that one workgroup holds."""
+    blocks = encoding.bases("CGALayout")
+    split = [1] * len(shape)
+    for basis in blocks:
+        split = [max(s, 2 * value) for s, value in zip(split, basis, strict=True)]
+    return blocks, [max(1, whole // s) for whole, s in zip(shape, split, strict=True)]
+
+
+def _padded(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    if encoding.bases(OFFSET):
+        return _shared_linear(encoding, shape)
+    own = encoding.ints("shape") or list(shape)
+    order = encoding.ints("order") or _row_major(len(own))
+    blocks, part = _blocks_and_part(encoding, tuple(own))
+    return Tile(len(own), SHARED).extend_all(OFFSET, part, order).fit(tuple(own), blocks, order)
+
+
+def _shared_linear(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    bases: dict[str, tuple[Basis, ...]] = {
+        name: tuple(tuple(basis) for basis in encoding.bases(name)) for name in (OFFSET, BLOCK)
+    }
+    sizes = [1] * len(shape)
+    for values in bases.values():
+        for basis in values:
+            sizes = [max(s, 1 << value.bit_length()) for s, value in zip(sizes, basis, strict=True)]
+    return LinearLayout(bases, {f"dim{i}": size for i, size in enumerate(sizes)})
+
+
+_RULES: dict[str, Callable[[Encoding, tuple[int, ...]], LinearLayout]] = {
+    "blocked": _blocked,
+    "slice": _slice,
+    "linear": _linear,
+    "generic_linear": _linear,
+    "amd_mfma": _mfma,
+    "amd_wmma": _wmma,
+    "dot_op": _dot_op,
+    "swizzled_shared": _swizzled,
+    "amd_rotating_shared": _rotating,
+    "padded_shared": _padded,
+    "shared_linear": _shared_linear,
+}
