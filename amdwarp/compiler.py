@@ -2,7 +2,7 @@
 
 Stock Triton's stages stay as they are. Ours stand between them::
 
-    Gluon:        glir  → mark_stages → ttgir → amdwarp → llir → check → amdgcn → hsaco
+    Gluon:        glir  → mark_stages → ttgir → amdwarp → llir → check → amdgcn → hsaco   (3.8 has no glir)
     @triton.jit:  mark_stages → ttir  → ttgir → amdwarp → llir → check → amdgcn → hsaco
 
 They are put there by Triton's stage-inspection hook, which is installed only while one of our kernels compiles in this
@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from . import env
-from .errors import UsageError
+from .errors import AmdwarpError, UsageError
 from .target import Target, get_target
 
 STAGE = "amdwarp"
 POINTER_HINTS = "DS"
 HINTS = {"D": ["tt.divisibility", 16], "S": ["tt.pointer_range", 32]}
 
-_active = threading.local()
 _install_lock = threading.RLock()
 
 
@@ -66,7 +65,10 @@ def compile(
     record = get_target(target)
     require_triton()
     import triton
+    from triton.runtime.jit import JITFunction
 
+    if not isinstance(kernel, JITFunction):
+        raise UsageError(f"{kernel!r} is no kernel", remedy="put @amdwarp.jit on it", construct="amdwarp.compile")
     names = list(kernel.arg_names)
     constants = dict(constexprs or {})
     types = _signature(names, signature, constants)
@@ -145,11 +147,26 @@ def stages_installed() -> Iterator[None]:
 
     with _install_lock:
         previous = knobs.runtime.add_stages_inspection_hook
-        knobs.runtime.add_stages_inspection_hook = functools.partial(_hook, previous, threading.get_ident())
+        hook = functools.partial(_hook, previous, threading.get_ident())
+        knobs.runtime.add_stages_inspection_hook = hook
         try:
             yield
+        except Exception as error:
+            own = _own_error(error)
+            if own is None or own is error:
+                raise
+            raise own from None
         finally:
-            knobs.runtime.add_stages_inspection_hook = previous
+            if knobs.runtime.add_stages_inspection_hook is hook:
+                knobs.runtime.add_stages_inspection_hook = previous
+
+
+def _own_error(error: BaseException) -> AmdwarpError | None:
+    """Our error inside the ones that Triton's front end wraps around it."""
+    chain: BaseException | None = error
+    while chain is not None and not isinstance(chain, AmdwarpError):
+        chain = chain.__cause__ or chain.__context__
+    return chain
 
 
 def _hook(previous: Callable[..., Any] | None, thread: int, *args: Any) -> Any:
@@ -159,18 +176,18 @@ def _hook(previous: Callable[..., Any] | None, thread: int, *args: Any) -> Any:
     if previous is not None:
         previous(*args)
     if threading.get_ident() == thread:
-        _, stages, options, language, *_ = args
-        _insert_stages(stages, options, getattr(language, "name", str(language)) == "GLUON")
+        _insert_stages(args[1])
     return None
 
 
-def _insert_stages(stages: dict[str, Any], options: Any, gluon: bool) -> None:
+def _insert_stages(stages: dict[str, Any]) -> None:
     stock = dict(stages)
     stages.clear()
+    first = next(iter(stock))
     for name, run in stock.items():
         if name == "glir":
             stages[name] = lambda src, metadata, run=run: _mark(run(src, metadata))
-        elif name == "ttir":
+        elif name == first:  # @triton.jit, and Gluon before Triton 3.9: the first stage takes the front end's module
             stages[name] = lambda src, metadata, run=run: run(_mark(src), metadata)
         elif name == "llir":
             stages[name] = lambda src, metadata, run=run: _checked(run(src, metadata))

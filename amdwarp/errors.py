@@ -30,6 +30,11 @@ class AmdwarpError(Exception):
         self.pass_name = pass_name
         super().__init__(self._text())
 
+    def locate(self, where: str | None) -> None:
+        """Say afterwards where in the kernel it happened."""
+        self.where = where
+        self.args = (self._text(), *self.args[1:])
+
     def _text(self) -> str:
         head = " ".join(part for part in (self.construct, f"({self.where})" if self.where else "") if part)
         text = f"{head}: {self.problem}" if head else self.problem

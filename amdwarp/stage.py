@@ -7,6 +7,7 @@ dead code that any Triton removes, and the kernel means the same without its sch
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,19 @@ def _plain(value: Any) -> Any:
     return value.value if type(value).__name__ == "constexpr" else value
 
 
-class warp_pipeline_stage:  # noqa: N801 - a construct of the kernel language, named as users of the field know it
+def _kernel_line() -> str | None:
+    """``file:line`` that Triton's front end is at: its code generator is in a frame above this one."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        generator = frame.f_locals.get("self")
+        line = getattr(getattr(generator, "cur_node", None), "lineno", None)
+        if line is not None and hasattr(generator, "begin_line"):
+            return f"{generator.file_name}:{generator.begin_line + line}"
+        frame = frame.f_back
+    return None
+
+
+class warp_pipeline_stage:
     """One stage of a wave pipeline: ``with amdwarp.warp_pipeline_stage("load", priority=1): ...`` in a kernel.
 
     With ``scope="inter_wave"`` the loop body (or a straight run of statements) is a sequence of at least two such
@@ -108,7 +121,11 @@ class warp_pipeline_stage:  # noqa: N801 - a construct of the kernel language, n
         phase_gap: Any = 1,
         _semantic: Any = None,
     ) -> None:
-        self.spec = StageSpec(_plain(label), _plain(scope), _plain(priority), _plain(pair), _plain(phase_gap))
+        try:
+            self.spec = StageSpec(_plain(label), _plain(scope), _plain(priority), _plain(pair), _plain(phase_gap))
+        except UsageError as error:
+            error.locate(_kernel_line())
+            raise
         self._semantic = _semantic
 
     def __enter__(self) -> warp_pipeline_stage:
