@@ -145,7 +145,7 @@ _ROWS: tuple[tuple[OpInfo, str], ...] = (
     # ttg: Triton's GPU dialect
     (_ALLOC, "ttg.local_alloc ttg.global_scratch_alloc"),
     (_RELEASE, "ttg.local_dealloc"),
-    (_FREE, "ttg.memdesc_index ttg.memdesc_subslice ttg.memdesc_subview ttg.memdesc_trans ttg.memdesc_reshape"),
+    (_FREE, "ttg.memdesc_index ttg.memdesc_subslice ttg.memdesc_trans ttg.memdesc_reshape"),
     (_FREE, "ttg.memdesc_reinterpret"),
     (_DS_LOAD, "ttg.local_load ttg.local_gather"),
     (_DS_STORE, "ttg.local_store ttg.local_scatter"),
@@ -167,18 +167,18 @@ _ROWS: tuple[tuple[OpInfo, str], ...] = (
     (_ATOMIC, "amdg.buffer_atomic_rmw amdg.buffer_atomic_cas"),
     (_COPY_IN, "amdg.buffer_load_to_local"),
     (_COPY_OUT, "amdg.async_copy_local_to_global"),
-    (_WAIT, "amdg.async_wait amdg.async_tdm_wait amdg.async_tdm_intrinsic_wait"),
+    (_WAIT, "amdg.async_wait amdg.async_tdm_wait amdg.async_tdm_intrinsic_wait amdg.memory_counter_wait"),
     (_TDM_IN, "amdg.async_tdm_copy_global_to_local amdg.async_tdm_fused_copy_global_to_local amdg.async_tdm_gather"),
     (_TDM_OUT, "amdg.async_tdm_copy_local_to_global amdg.async_tdm_scatter"),
     (OpInfo(Kind.LOAD, _GLOBAL, pipe=Pipe.VMEM), "amdg.tdm_prefetch"),
     (_SALU, "amdg.update_tensor_descriptor"),
-    (_LDS_BARRIER, "amdg.init_barrier amdg.arrive_barrier amdg.wait_barrier amdg.read_barrier_phase"),
+    (_LDS_BARRIER, "amdg.init_barrier amdg.arrive_barrier amdg.wait_barrier"),
     (_LDS_BARRIER, "amdg.async_copy_mbarrier_arrive"),
     (_BARRIER, "amdg.cond_barrier amdg.cluster_barrier_arrive amdg.cluster_barrier_wait"),
     (_PURE, "amdg.concat amdg.extract_slice"),
-    (_VALU, "amdg.in_thread_transpose amdg.in_thread_tcast_fp4 amdg.upcast_mxfp amdg.scaled_upcast_fp4"),
+    (_VALU, "amdg.in_thread_transpose amdg.upcast_mxfp amdg.scaled_upcast_fp4"),
     (_VALU, "amdg.scaled_upcast_fp8 amdg.scaled_downcast_fp4 amdg.scaled_downcast_fp8"),
-    (_DS_LOAD, "amdg.local_load_packed_transposed"),
+    (_DS_LOAD, "amdg.local_load_packed_transposed amdg.local_load_packed_tranposed"),  # misspelt before 3.9
     (OpInfo(Kind.LOAD, _BOTH, pipe=Pipe.VMEM), "amdg.masked_load"),
     (OpInfo(Kind.STORE, writes=_BOTH, pipe=Pipe.VMEM), "amdg.masked_store"),
     (_SCHED, "amdg.instruction_sched_hint"),
@@ -206,7 +206,7 @@ _ROWS: tuple[tuple[OpInfo, str], ...] = (
     (_CONTROL, "scf.index_switch cf.br cf.cond_br cf.switch gpu.return ub.unreachable"),
     (_PURE, "ub.poison builtin.unrealized_conversion_cast llvm.mlir.constant llvm.mlir.undef llvm.mlir.poison"),
     (_PURE, "llvm.mlir.zero llvm.mlir.addressof"),
-    (_CONTROL, "builtin.module llvm.func llvm.return llvm.br llvm.cond_br llvm.unreachable func.func func.return"),
+    (_CONTROL, "builtin.module llvm.func llvm.return llvm.br llvm.cond_br llvm.unreachable"),
     (_HINT, "llvm.intr.assume"),
     (_EFFECT, "cf.assert"),
 )
@@ -231,6 +231,9 @@ _PREFIXES: tuple[tuple[str, OpInfo], ...] = (
     ("rocdl.cvt.", _VALU),
     ("rocdl.fdot2", _VALU),
     ("rocdl.dot4.", _VALU),
+    ("rocdl.sdot", _VALU),
+    ("rocdl.udot", _VALU),
+    ("rocdl.sudot", _VALU),
     ("rocdl.ds.read.tr", _DS_LOAD),
     ("rocdl.ds.load.tr", _DS_LOAD),
     ("rocdl.global.load.tr", _LOAD),
@@ -247,7 +250,6 @@ _ENDINGS = (
     "tt.return tt.reduce.return tt.scan.return tt.map_elementwise.return ttg.mask.return ttg.warp_return",
     "ttg.warp_yield ttg.warp_specialize.partitions scf.yield scf.condition scf.reduce scf.reduce.return",
     "cf.br cf.cond_br cf.switch gpu.return ub.unreachable llvm.return llvm.br llvm.cond_br llvm.unreachable",
-    "func.return",
 )
 TERMINATORS: frozenset[str] = frozenset(name for names in _ENDINGS for name in names.split())
 """Ops that may and must end a block. (``builtin.module`` and regions of unknown ops need none.)"""
@@ -271,6 +273,11 @@ def info_by_name(name: str) -> OpInfo:
     if found is None:
         found = next((row for prefix, row in _PREFIXES if name.startswith(prefix)), UNKNOWN)
     return found
+
+
+def known_names() -> tuple[str, ...]:
+    """The names in the table; more are known by their prefix."""
+    return (*_TABLE, *sorted(_DECLARED_PURE))
 
 
 def is_known(name: str) -> bool:

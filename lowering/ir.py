@@ -429,7 +429,7 @@ class Module:
 
     def functions(self) -> list[Op]:
         """The function ops at the top of the module, of whichever dialect."""
-        return [op for op in self.body.ops if op.name in ("tt.func", "llvm.func", "func.func")]
+        return [op for op in self.body.ops if op.name in ("tt.func", "llvm.func")]
 
     def walk(self) -> Iterator[Op]:
         """Every op under the module op, in text order, without the module op itself."""

@@ -6,7 +6,7 @@ import re
 
 from .ir import Block, Module, Op, Region
 
-ISOLATED = frozenset({"builtin.module", "tt.func", "llvm.func", "func.func", "ttg.warp_specialize.partitions"})
+ISOLATED = frozenset({"builtin.module", "tt.func", "llvm.func", "ttg.warp_specialize.partitions"})
 """Ops whose regions see no value from outside, so that names start afresh there."""
 
 _BARE_KEY = re.compile(r"[A-Za-z_][\w$.]*")

@@ -1,6 +1,7 @@
 """The jobs that need the wheel's compiler. Run as a script with job names; prints one ``@result`` line for each.
 
-Jobs: ``roundtrip:<case>:<arch>``, ``builders:<arch>``, ``list:all``, and ``abort:now``, which kills the child.
+Jobs: ``roundtrip:<case>:<arch>``, ``builders:<arch>``, ``registered:all``, ``list:all``, and ``abort:now``, which
+kills the child.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import lowering_corpus as corpus
 from amdwarp.lowering import bridge, dialect, text, verify
 from amdwarp.lowering.ir import Module
 from amdwarp.lowering.rewriter import Builder
+
+from amdwarp.errors import LoweringError
 
 
 def roundtrip(name: str, arch: str) -> dict[str, Any]:
@@ -87,6 +91,22 @@ def builders(arch: str) -> dict[str, Any]:
     return {**seen, "llir": asm["llir"], "amdgcn": asm["amdgcn"]}
 
 
+def registered(_: str) -> dict[str, Any]:
+    """Which Triton-dialect names of the op registry the wheel does not know."""
+    absent = []
+    context = bridge.new_context()
+    for name in dialect.known_names():
+        if not name.startswith(("tt.", "ttg.", "amdg.", "gluon.")):
+            continue
+        try:
+            bridge.parse_text(f'"builtin.module"() ({{ "{name}"() : () -> () }}) : () -> ()', context)
+        except LoweringError as error:
+            Path(error.remedy.removeprefix("the text is in ")).unlink()
+            if "unregistered" in error.problem:
+                absent.append(name)
+    return {"absent": absent}
+
+
 def abort(_: str) -> dict[str, Any]:
     """What an assertion inside the wheel does."""
     os.abort()
@@ -99,6 +119,7 @@ def pairs(_: str) -> dict[str, Any]:
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "roundtrip": roundtrip,
     "builders": builders,
+    "registered": registered,
     "abort": abort,
     "list": pairs,
 }
