@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Annotated, Any
 
@@ -100,33 +101,30 @@ def _run(cases: list[dict[str, Any]], quiet: bool) -> list[Case]:
     return done
 
 
+_COLUMNS = ("M,N,K", "dtype", "schedule", "wg", "rel.err", "VGPR", "spill", "LDS", "s", "")
+_LEFT = ("M,N,K", "dtype", "schedule", "")
+_PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 1, 0, 0)}
+
+
 def _print(cases: list[Case]) -> None:
-    table = Table(title="computed by the emulator, compared with an fp32 reference")
-    for column in (
-        "M x N x K",
-        "dtype",
-        "arch",
-        "schedule",
-        "workgroups",
-        "rel. error",
-        "VGPRs",
-        "spills",
-        "LDS",
-        "s",
-        "",
-    ):
-        table.add_column(column, justify="right" if column not in ("dtype", "arch", "schedule", "") else "left")
+    arch = ", ".join(dict.fromkeys(case.arch for case in cases))
+    table = Table(title=f"gemm on {arch}: computed by the emulator, compared with an fp32 reference", **_PLAIN)
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
     for case in cases:
-        error = "-" if case.rel_error is None else f"{case.rel_error:.2e}"
+        error = "-" if case.rel_error is None else f"{case.rel_error:.1e}"
+        numbers = (case.workgroups, error, case.vgprs, case.spills, case.lds_bytes, f"{case.seconds:.1f}")
         verdict = "[green]ok[/]" if case.ok else "[red]FAILED[/]"
-        size = " x ".join(map(str, case.shape))
-        row = [size, case.dtype, case.arch, case.schedule, case.workgroups, error, case.vgprs, case.spills]
-        table.add_row(*map(str, row), str(case.lds_bytes), f"{case.seconds:.1f}", verdict)
+        table.add_row(_size(case), case.dtype, case.schedule, *map(str, numbers), verdict)
     console = Console()
     console.print(table)
     for case in cases:
         if case.problem:
-            console.print(f"{' x '.join(map(str, case.shape))} {case.dtype}: {case.problem}", style="red", markup=False)
+            console.print(f"{_size(case)} {case.dtype}: {case.problem}", style="red", markup=False)
+
+
+def _size(case: Case) -> str:
+    return ",".join(map(str, case.shape))
 
 
 def _shape(text: str) -> tuple[int, int, int]:
@@ -166,5 +164,19 @@ def _complain(text: str) -> int:
     return USAGE_ERROR
 
 
+def script() -> None:
+    """Entry point of the installed command.
+
+    It ends the process without tearing the interpreter down: the Triton 3.9 wheel prints pages about its own leaked
+    objects there.
+    """
+    try:
+        main()
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
+
+
 if __name__ == "__main__":
-    main()
+    script()

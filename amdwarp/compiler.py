@@ -50,7 +50,7 @@ def compile(
         attrs: parameter name -> what a launch would find: ``"D"`` divisible by 16, ``"S"`` a pointer to less than
             2 GiB, ``"DS"`` both, ``""`` neither. By default pointers are ``"DS"``, as a torch allocation is, and
             integers have no hint.
-        options: AMD backend options such as ``num_warps``.
+        options: AMD backend options such as ``num_warps``; ``enable_fp_fusion`` is on unless given.
 
     Returns:
         Triton's compiled kernel: ``.asm["ttgir" | "amdwarp" | "llir" | "amdgcn" | "hsaco"]``, ``.metadata``.
@@ -103,7 +103,8 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in options:
         if name not in known or name == "arch":
             raise UsageError(f"unknown option {name!r}", remedy=f"the AMD backend knows {', '.join(sorted(known))}")
-    return dict(options)
+    # Triton 3.9 warns when nobody says whether a multiply and an add may fuse, and its default is about to change.
+    return {"enable_fp_fusion": True} | dict(options)
 
 
 @functools.cache

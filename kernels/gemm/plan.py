@@ -76,7 +76,11 @@ class GemmPlan:
     @property
     def options(self) -> dict[str, Any]:
         """Backend options. Without accumulation registers all 256 of a wave are ordinary ones and none is copied."""
-        return {"num_warps": self.schedule.num_warps, "llvm_fn_attrs": (("amdgpu-agpr-alloc", "0,0"),)}
+        return {
+            "num_warps": self.schedule.num_warps,
+            "enable_fp_fusion": True,
+            "llvm_fn_attrs": (("amdgpu-agpr-alloc", "0,0"),),
+        }
 
     def function(self) -> Any:
         """The kernel itself; imports Triton."""
