@@ -72,12 +72,9 @@ _TILE8 = {**_TILE, "MMA": _mma([2, 4]), "BM": 256, "BN": 128, "WARPS": 8}
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        Case(
-            "vector_add", kernels.vector_add, {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 1024}
-        ),
+        Case(kernels.vector_add, {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 1024}),
         Case(kernels.softmax, {"x": "*fp32", "out": "*fp32", "n": "i32", "stride": "i32"}, {"BLOCK": 1024}),
         Case(
-            "layer_norm",
             kernels.layer_norm,
             {
                 "x": "*fp16",
@@ -91,47 +88,39 @@ CASES: dict[str, Case] = {
             {"BLOCK": 512},
         ),
         Case(
-            "matmul",
             kernels.matmul,
             {**_GEMM_ARGS, "m": "i32", "n": "i32", **_STRIDES},
             {"BM": 128, "BN": 128, "BK": 64},
         ),
         Case(
-            "attention",
             kernels.attention,
             {"q": "*fp16", "k": "*fp16", "v": "*fp16", "out": "*fp16", "n": "i32", "stride": "i32", "scale": "fp32"},
             {"BM": 128, "BN": 64, "D": 64},
         ),
         Case(
-            "many_ops",
             kernels.many_ops,
             {"x": "*fp32", "counts": "*i32", "out": "*fp32", "n": "i32", "limit": "i32"},
             {"BLOCK": 256},
             options={"debug": True},
         ),
         Case(
-            "descriptor_matmul",
             kernels.descriptor_matmul,
             {"a": "*fp16", "b": "*fp16", "c": "*fp16", "m": "i32", "n": "i32", "k": "i32"},
             {"BM": 64, "BN": 64, "BK": 32},
         ),
         Case(
-            "scaled_matmul",
             kernels.scaled_matmul,
             {"a": "*fp8e4nv", "b": "*u8", "scale_a": "*u8", "scale_b": "*u8", "c": "*fp32", "k": "i32"},
             {"BM": 64, "BN": 64, "BK": 128},
             ("gfx950", "gfx1250"),
         ),
         Case(
-            "gluon_tdm",
             kernels.gluon_tdm,
             {"a": "*fp16", "b": "*fp16", "c": "*fp16", "m": "i32", "n": "i32", "k": "i32"},
             {"MMA": _wmma, "BM": 64, "BN": 64, "BK": 32},
             ("gfx1250",),
         ),
-        Case(
-            "gluon_specialized", kernels.gluon_specialized, {"x": "*fp32", "out": "*fp32"}, {"BLOCK": 256}, ("gfx1250",)
-        ),
+        Case(kernels.gluon_specialized, {"x": "*fp32", "out": "*fp32"}, {"BLOCK": 256}, ("gfx1250",)),
         Case(kernels.gluon_gemm_staged, {**_GEMM_ARGS, **_STRIDES}, _TILE, CDNA),
         Case(kernels.gluon_gemm_async, {**_GEMM_ARGS, **_STRIDES}, _TILE, ("gfx950",)),
         Case(kernels.gluon_warp_pipeline, {**_GEMM_ARGS, **_STRIDES}, _TILE8, ("gfx950",), 8),
