@@ -486,16 +486,12 @@ def _clone_region(region: Region, values: dict[Value, Value], blocks: dict[Block
         blocks[block] = new
         for arg in block.args:
             values[arg] = new.add_arg(arg.type, arg.name, arg.loc)
-    copied: list[tuple[Op, Op]] = []
     for block in region.blocks:
         for op in block.ops:
-            new_op = _clone(op, values, blocks)
-            copied.append((op, new_op))
-            blocks[block].append(new_op)
+            blocks[block].append(_clone(op, values, blocks))
     # An operand may be defined in a block that stands later in the text: point those at the copies now.
-    for _, new_op in copied:
-        for inner in new_op.walk():
-            for index, value in enumerate(inner.operands):
-                if value in values:
-                    inner.set_operand(index, values[value])
+    for op, new_op in zip(region.walk(), copy.walk(), strict=True):
+        for index, value in enumerate(op.operands):
+            if new_op.operands[index] is not values.get(value, value):
+                new_op.set_operand(index, values[value])
     return copy

@@ -124,6 +124,15 @@ def test_clone_maps_values(module: Module) -> None:
     assert print_module(parse(print_module(module))) == print_module(module)
 
 
+def test_clone_maps_each_value_once(module: Module) -> None:
+    (loop,) = module.ops("scf.for")
+    zero, one = (op.result for op in module.ops("arith.constant")[1:])
+    inner = module.ops("arith.addi")[0]
+    inner.set_operands([zero, one])
+    copy = loop.clone({zero: one, one: zero})
+    assert copy.regions[0].block.ops[1].operands == (one, zero)
+
+
 def test_clone_of_blocks_follows_branches() -> None:
     module = parse(BLOCKS)
     copy = module.clone()
