@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from amdwarp.lowering.ir import Op
 from amdwarp.lowering.text import ParseError, parse, print_module
@@ -117,3 +119,15 @@ def test_errors_say_where(old: str, new: str, message: str, line: int) -> None:
     assert message in str(caught.value)
     assert caught.value.line == line
     assert f"line {line}, column {caught.value.column}" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [LOOP, BLOCKS, CORNERS], ids=["loop", "blocks", "corners"])
+def test_damaged_text_is_refused_or_read(text: str) -> None:
+    """Cut off anywhere, or with any one character gone: a module or a ParseError, nothing else."""
+    end = text.rindex("})")
+    for cut in range(0, end, 7):
+        with pytest.raises(ParseError):
+            parse(text[:cut])
+    for gone in range(0, len(text), 5):
+        with contextlib.suppress(ParseError):
+            print_module(parse(text[:gone] + text[gone + 1 :]))
