@@ -1,0 +1,42 @@
+"""Where tests run: in the emulator everywhere, and on the GPU too where one of the supported ones is found."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+import pytest
+
+# Triton 3.9 warns when nobody says whether multiply and add may fuse; stock kernels in the tests do not say.
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+
+@functools.cache
+def no_gpu() -> str:
+    """Why tests marked ``gpu`` cannot run here; "" if they can."""
+    from amdwarp.target import TARGETS
+
+    if importlib.util.find_spec("torch") is None:
+        return "needs an AMD GPU, and torch is not installed"
+    import torch
+
+    if torch.version.hip is None:
+        return "needs an AMD GPU, and this torch is not a ROCm build"
+    if not torch.cuda.is_available():
+        return "needs an AMD GPU, and torch finds none"
+    arch = torch.cuda.get_device_properties(0).gcnArchName.split(":")[0]
+    return "" if arch in TARGETS else f"needs one of {', '.join(TARGETS)}, and the GPU here is {arch}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and (reason := no_gpu()):
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
+def place(request: pytest.FixtureRequest) -> str:
+    """``emulator`` and, where there is one, ``gpu``: a test that takes it runs in both."""
+    return str(request.param)
