@@ -185,26 +185,32 @@ def _insert_stages(stages: dict[str, Any]) -> None:
     stock = dict(stages)
     stages.clear()
     first = next(iter(stock))
+    staged: list[bool] = []  # whether the kernel has stages, once that is known
     for name, run in stock.items():
         if name == "glir":
             stages[name] = lambda src, metadata, run=run: _mark(run(src, metadata))
         elif name == first:  # @triton.jit, and Gluon before Triton 3.9: the first stage takes the front end's module
             stages[name] = lambda src, metadata, run=run: run(_mark(src), metadata)
         elif name == "llir":
-            stages[name] = lambda src, metadata, run=run: _checked(run(src, metadata))
+            stages[name] = lambda src, metadata, run=run: _checked(run(src, metadata), staged)
         else:
             stages[name] = run
         if name == "ttgir":
-            stages[STAGE] = lambda src, metadata: _schedule(src)
+            stages[STAGE] = lambda src, metadata: _schedule(src, staged)
 
 
-def _run(mod: Any, passes: list[Any]) -> Any:
+def _run(mod: Any, passes: list[Any], see: Callable[[Any], object] = lambda module: None) -> Any:
     from .lowering import bridge
     from .lowering.pipeline import run_passes
 
     folder = env.DUMP_DIR.get()
     keep = Path(folder) if folder else None
-    return bridge.transform(mod, lambda module: run_passes(module, passes, dump_to=keep), keep_in=keep)
+
+    def edit(module: Any) -> None:
+        see(module)
+        run_passes(module, passes, dump_to=keep)
+
+    return bridge.transform(mod, edit, keep_in=keep)
 
 
 def _mark(mod: Any) -> Any:
@@ -213,14 +219,16 @@ def _mark(mod: Any) -> Any:
     return _run(mod, [MarkStages()])
 
 
-def _schedule(mod: Any) -> Any:
+def _schedule(mod: Any, staged: list[bool]) -> Any:
+    from .lowering.analysis.pipelines import anchor_of
     from .lowering.passes import SCHEDULE
 
-    return _run(mod, list(SCHEDULE))
+    return _run(mod, list(SCHEDULE), lambda module: staged.append(any(map(anchor_of, module.walk()))))
 
 
-def _checked(llir: str) -> str:
+def _checked(llir: str, staged: list[bool]) -> str:
     from .lowering.analysis.membar import check_text
 
-    check_text(llir)
+    if any(staged):
+        check_text(llir)
     return llir

@@ -198,6 +198,19 @@ def transform(
     return write(module, context, pass_name=pass_name, keep_in=keep_in)
 
 
+def allocate_lds(mod: Any, arch: str) -> None:
+    """Run Triton's shared-memory allocation: ops that get LDS, for a buffer or as scratch, get ``allocation.offset``."""
+    from triton._C.libtriton import amd, ir
+
+    passes = ir.pass_manager(mod.context)
+    allocate = amd.passes.ttgpuir.add_allocate_shared_memory
+    if triton_version() >= (3, 8):
+        allocate(passes, arch)
+    else:
+        allocate(passes)
+    passes.run(mod, "allocate_lds")
+
+
 def pretty(module: Module, *, locations: bool = False) -> str:
     """The module in MLIR's pretty form, for dumps and FileCheck tests; it hides types, so never rewrite from it."""
     mod = write(module, new_context())

@@ -7,20 +7,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from ..dialect import Kind, Space, info, kind_of
 from ..ir import Op, Value
-from .scalars import Lin, Scalar
+from .scalars import Scalar
 
-ASYNC_WRITES = (
-    "amdg.buffer_load_to_local",
-    "ttg.async_copy_global_to_local",
-    "amdg.async_tdm_copy_global_to_local",
+VIEWS = (
+    "ttg.memdesc_index",
+    "ttg.memdesc_subslice",
+    "ttg.memdesc_trans",
+    "ttg.memdesc_reshape",
+    "ttg.memdesc_reinterpret",
 )
 COMMITS = ("ttg.async_commit_group",)
 ASYNC_WAITS = ("ttg.async_wait",)
-VIEWS = ("ttg.memdesc_index", "ttg.memdesc_subslice", "ttg.memdesc_trans", "ttg.memdesc_reshape")
-# Ops that go through a scratch allocation of their own; stock code generation puts their barriers.
-SCRATCH = ("ttg.convert_layout", "tt.reduce", "tt.scan", "tt.histogram", "tt.gather", "tt.atomic_rmw", "tt.atomic_cas")
+# Copies whose commit groups ttg.async_wait counts; the tensor data mover of gfx1250 has a counter of its own.
+COUNTED_COPIES = ("amdg.buffer_load_to_local", "ttg.async_copy_global_to_local")
+PASS_ON = (
+    "ttg.local_dealloc",
+    "scf.yield",
+    "scf.for",
+    "scf.if",
+    "scf.execute_region",
+    "tt.return",
+    "cf.br",
+    "cf.cond_br",
+)
 SYNCED = "ttg.amdg.syncedViaAsyncWait"
+
+
+class NotFollowedError(Exception):
+    """The walk met something it cannot run; carries the op."""
+
+    def __init__(self, op: Op, why: str) -> None:
+        super().__init__(why)
+        self.op = op
+        self.why = why
+
+
+class OutOfRingError(NotFollowedError):
+    """A slot index that lies outside of its ring."""
 
 
 class Access(Enum):
@@ -42,21 +67,22 @@ class Region:
         alloc: the ``ttg.local_alloc`` result.
         name: its name in messages.
         slot: leading index, an int, or None where it is the whole allocation or not known.
-        depth: leading dimension of the allocation (the ring depth).
         known: False where a slot index could not be followed.
+        ring: the region is the allocation as it was made, whose leading dimension an index selects from.
+        full: it is all of the slot, or of the allocation.
         box: (offset, size) per remaining dimension, or None where a view hides it.
     """
 
     alloc: Value
     name: str
     slot: int | None = None
-    depth: int = 1
     known: bool = True
+    ring: bool = False
+    full: bool = True
     box: tuple[tuple[int, int], ...] | None = None
 
     def overlaps(self, other: Region) -> bool:
-        if self.alloc is not other.alloc:
-            return False
+        """Whether two parts of one allocation may have an element in common."""
         if self.slot is not None and other.slot is not None and self.slot != other.slot:
             return False
         if self.slot is None or other.slot is None or self.box is None or other.box is None:
@@ -65,10 +91,23 @@ class Region:
             a < b + m and b < a + n for (a, n), (b, m) in zip(self.box, other.box, strict=True)
         )
 
+    def meets(self, other: Region) -> bool:
+        """Whether two parts of one allocation certainly have an element in common."""
+        if any(region.slot is None and region.full for region in (self, other)):
+            return True
+        if self.slot is None or self.slot != other.slot:
+            return False
+        boxes = self.box is not None and other.box is not None
+        return self.full or other.full or (boxes and self.overlaps(other))
+
     def __str__(self) -> str:
         if self.slot is not None:
             return f"slot {self.slot} of {self.name}"
         return self.name if self.known else f"{self.name} (slot index not known)"
+
+
+def is_memdesc(type_text: str) -> bool:
+    return type_text.startswith("!ttg.memdesc<")
 
 
 def shape_of(type_text: str) -> tuple[int, ...]:
@@ -79,10 +118,9 @@ def shape_of(type_text: str) -> tuple[int, ...]:
 
 def allocate(op: Op) -> Region:
     """The region of a ``ttg.local_alloc``."""
-    shape = shape_of(op.result.type)
     location = op.location()
     name = (location.name if location else None) or op.result.name.lstrip("%") or "an allocation"
-    return Region(op.result, f"LDS buffer {name!r}", depth=shape[0] if shape else 1)
+    return Region(op.result, f"LDS buffer {name!r}", ring=True)
 
 
 def view(op: Op, source: Region, index: Scalar | None) -> Region:
@@ -90,34 +128,74 @@ def view(op: Op, source: Region, index: Scalar | None) -> Region:
 
     Args:
         index: the resolved index of a ``ttg.memdesc_index``; None for the other views.
+
+    Raises:
+        OutOfRingError: the index is a number outside of the ring.
     """
     if op.name == "ttg.memdesc_index":
-        if source.slot is not None or isinstance(index, Lin) or index is None:
-            return replace(source, known=source.slot is not None, box=None)
-        return replace(source, slot=index, box=tuple((0, n) for n in shape_of(op.result.type)))
-    if op.name == "ttg.memdesc_subslice":
-        offsets = [int(n) for n in re.findall(r"-?\d+", op.properties["offsets"].split(":", 1)[1])]
+        return _indexed(op, source, index)
+    if op.name != "ttg.memdesc_subslice":
+        return replace(source, ring=False, box=None)
+    offsets = [int(n) for n in re.findall(r"-?\d+", op.properties["offsets"].split(":", 1)[1])]
+    box = None
+    if source.slot is not None and source.box is not None and len(offsets) == len(source.box):
         sizes = shape_of(op.result.type)
-        box = source.box
-        if source.slot is None or box is None or len(box) != len(offsets):
-            return source
-        return replace(source, box=tuple((b + o, n) for (b, _), o, n in zip(box, offsets, sizes, strict=True)))
-    return replace(source, box=None)
+        box = tuple((b + o, n) for (b, _), o, n in zip(source.box, offsets, sizes, strict=True))
+    return replace(source, ring=False, full=False, box=box)
+
+
+def _indexed(op: Op, source: Region, index: Scalar | None) -> Region:
+    depth = shape_of(op.operands[0].type)[0]
+    if isinstance(index, int) and not 0 <= index < depth:
+        raise OutOfRingError(op, f"slot index {index} lies outside of {source.name}, which has {depth} slots")
+    if not source.ring or not isinstance(index, int):
+        # an index into a view is not followed: it counts as all of what the view may be
+        known = source.known and (source.slot is not None or isinstance(index, int))
+        return replace(source, ring=False, full=False, known=known, box=None)
+    return replace(source, slot=index, ring=False, box=tuple((0, n) for n in shape_of(op.result.type)))
 
 
 def accesses(op: Op, regions: Mapping[Value, Region]) -> list[tuple[Access, Region]]:
-    """The LDS accesses of one op, views and waits aside. ``regions`` maps the memdesc values seen so far."""
-    touched = [(value, regions[value]) for value in op.operands if value in regions]
-    if op.name in ASYNC_WRITES:
-        return [(Access.ASYNC_WRITE, region) for _, region in touched]
-    if op.name == "ttg.local_load":
-        relaxed = op.attributes.get(SYNCED) in ("true", "unit")
-        return [(Access.RELAXED_READ if relaxed else Access.READ, region) for _, region in touched]
-    if op.name in VIEWS or op.name in ("ttg.local_dealloc", "scf.yield", "scf.for", "scf.if", "tt.return"):
+    """The LDS accesses of one op that is not a view, wait or barrier.
+
+    Args:
+        regions: what the memdesc values seen so far stand for.
+
+    Raises:
+        NotFollowedError: it takes a memdesc that is not in ``regions``, or does something else than read or write it.
+    """
+    if op.name == "ttg.local_alloc":
+        return [(Access.WRITE, allocate(op))] if op.operands else []
+    buffers = [value for value in op.operands if is_memdesc(value.type)]
+    if not buffers or op.name in PASS_ON:
         return []
-    if op.name == "ttg.local_store":
-        return [(Access.WRITE, region) for _, region in touched]
-    if op.name == "ttg.local_alloc" and op.operands:
-        return [(Access.WRITE, allocate(op))]
-    # an op that is not known may do anything to the buffers it takes
-    return [(access, region) for _, region in touched for access in (Access.READ, Access.WRITE)]
+    unknown = next((value for value in buffers if value not in regions), None)
+    if unknown is not None:
+        raise NotFollowedError(op, f"which allocation {unknown.name or 'a buffer'} is part of is not known")
+    access = _access_of(op)
+    if access is None:
+        raise NotFollowedError(op, f"what {op.name} does to shared memory is not followed")
+    return [(access, regions[value]) for value in buffers]
+
+
+def _access_of(op: Op) -> Access | None:
+    known, touched = info(op), info(op).reads | info(op).writes
+    if known.kind is Kind.COPY and Space.LDS in known.writes:
+        return Access.ASYNC_WRITE
+    if touched != {Space.LDS} or any(is_memdesc(result.type) for result in op.results):
+        return None
+    if known.kind is Kind.LOAD:
+        return Access.RELAXED_READ if op.attributes.get(SYNCED) in ("true", "unit") else Access.READ
+    return Access.WRITE if known.kind is Kind.STORE else None
+
+
+def uses_scratch(op: Op) -> bool:
+    """Whether the lowering of the op may go through LDS of its own."""
+    return info(op).scratch or (kind_of(op) is Kind.ATOMIC and bool(op.results))
+
+
+def touches_lds(op: Op) -> bool:
+    """Whether an op reads, writes, views or orders shared memory, or may do so in a function it calls."""
+    if op.name in (*VIEWS, *COMMITS, *ASYNC_WAITS, "tt.call") or kind_of(op) is Kind.BARRIER or uses_scratch(op):
+        return True
+    return any(is_memdesc(value.type) for value in (*op.operands, *op.results))

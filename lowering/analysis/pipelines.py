@@ -18,6 +18,9 @@ from ..ir import Block, Op
 
 PASS = "inter_wave"
 LOOPS = ("scf.for", "scf.while")
+PHASE = "amdwarp.phase"
+LOW_WAVES, HIGH_WAVES = '"low"', '"high"'
+"""Attribute of the conditional barriers that ``inter_wave`` makes, and the group that executes one."""
 
 
 @dataclass
@@ -44,6 +47,10 @@ class Stage:
     @property
     def construct(self) -> str:
         return f"warp_pipeline_stage {self.label!r}" if self.label else f"warp_pipeline_stage #{self.index}"
+
+    @property
+    def name(self) -> str:
+        return f"stage {self.label!r}" if self.label else f"stage #{self.index}"
 
     @property
     def ops(self) -> list[Op]:
@@ -94,6 +101,10 @@ def anchor_of(op: Op) -> str | None:
     return "end" if END in op.attributes else None
 
 
+def anchor_key(op: Op) -> str:
+    return BEGIN if BEGIN in op.attributes else END
+
+
 def find_pipelines(function: Op) -> list[Pipeline]:
     """Every pipeline of a function, in text order.
 
@@ -121,7 +132,7 @@ def _pipelines_in(block: Block) -> list[Pipeline]:
 
 def _stages_in(block: Block) -> list[Stage]:
     stages: list[Stage] = []
-    opened: Op | None = None
+    opened: Stage | None = None
     for op in block.ops:
         match anchor_of(op):
             case "begin":
@@ -131,28 +142,48 @@ def _stages_in(block: Block) -> list[Stage]:
                         "scope='intra_wave' has no lowering yet in this version", "use scope='inter_wave'"
                     )
                 if opened is not None:
-                    raise stage.error(f"a stage opens inside the stage {_string(opened, BEGIN)!r}", "close that one first")
-                opened = op
+                    raise _nested(stage, opened)
+                opened = stage
                 stages.append(stage)
             case "end":
-                stages[-1].end = op
+                if opened is None:
+                    raise Stage(0, _string(op, END), None, op, op).error(*_TORN)
+                opened.end = op
                 opened = None
+    if opened is not None:
+        raise opened.error(*_TORN)
     return stages
+
+
+_TORN = "control flow leaves or enters the stage halfway", "let the whole stage stand in one branch"
+
+
+def _nested(inner: Stage, outer: Stage) -> LoweringError:
+    return inner.error(f"a stage opens inside the {outer.name} ({outer.where})", "close that one first")
 
 
 def _flat_runs(block: Block, stages: Sequence[Stage]) -> list[list[Stage]]:
     """Straight-line stages, split where something other than arithmetic and waits stands between two of them."""
     runs: list[list[Stage]] = []
-    previous: Stage | None = None
-    for stage in stages:
-        apart = previous is None or any(
-            not _may_stand_between(op) for op in block.ops[block.index(previous.end) + 1 : block.index(stage.begin)]
-        )
-        if apart:
+    splitter: Op | None = None
+    for before, stage in zip([None, *stages], stages, strict=False):
+        between = block.ops[block.index(before.end) + 1 : block.index(stage.begin)] if before is not None else []
+        splitter = next((op for op in between if not _may_stand_between(op)), None)
+        if before is None or splitter is not None:
+            _check_not_alone(runs[-1:], splitter)
             runs.append([])
         runs[-1].append(stage)
-        previous = stage
     return runs
+
+
+def _check_not_alone(runs: list[list[Stage]], splitter: Op | None) -> None:
+    for run in runs:
+        if len(run) == 1 and splitter is not None:
+            raise run[0].error(
+                f"a wave pipeline needs at least two stages, and {splitter.name} ({splitter.where}) parts this one "
+                "from the next",
+                "move it into a stage",
+            )
 
 
 def _may_stand_between(op: Op) -> bool:
@@ -200,6 +231,13 @@ def _check_body(stage: Stage) -> None:
             continue
         for inner in op.walk():
             what = kind_of(inner)
+            if anchor_of(inner):
+                raise _nested(Stage(0, _string(inner, anchor_key(inner)), None, inner, inner), stage)
+            if inner.name == "tt.call":
+                raise stage.error(
+                    f"a call of a function that is not inlined ({inner.where}) stands inside the stage",
+                    "drop noinline=True",
+                )
             if inner.name in LOOPS:
                 raise stage.error(f"a loop ({inner.where}) stands inside the stage", "unroll it with static_range")
             if what is Kind.BARRIER:

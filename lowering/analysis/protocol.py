@@ -1,37 +1,46 @@
 """The protocol check: no wave may touch an LDS slot that another may still be filling, reading or storing to.
 
 The rules, on the epochs of ``timeline.py``; ``x`` comes before ``y`` in the program, both touch overlapping parts of
-one allocation, and at least one of them writes:
+one allocation (or of two that may share memory), and at least one of them writes:
 
 =====================  =========================================================================================
-x copy, y read         the wait that covers x stands before a barrier that both groups pass before y starts
-x read, y copy/store   x was waited for (a fence, or the MFMA that consumed it) before such a barrier
-x store, y any         a fence stands on the way, and both groups pass it before y starts
-x copy, y copy/store   as x copy, y read
-y read                 something was written to that slot on every path
+x copy, y any          the wait that covers x stands before a barrier that both groups pass before y starts
+x read, y copy/store   a fence stands on the way, and both groups pass it before y starts
+x store, y any         as x read, y copy/store
+y read in a stage      something was written to that slot on every path
 =====================  =========================================================================================
 
-and no two accesses that stock barrier insertion would separate may be left without a fence inside a pipeline, or it
-would put its barrier inside a stage.
+and no two accesses that stock barrier insertion would separate (``stock.py``) may be left without a fence inside a
+pipeline, or it would put its barrier inside a stage.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
 from amdwarp.errors import ProtocolError
 from amdwarp.stage import BEGIN
 
+from .. import bridge
 from ..ir import Op
-from .lds import Access
+from .horizon import horizon
+from .lds import Access, NotFollowedError
+from .lifetimes import Lifetimes
 from .scalars import Scalars, TooManyPathsError, paths
-from .timeline import NEVER, PLAIN_BARRIERS, Event, NotFollowedError, Walk, ring_depth
+from .stock import Hazard, StockBarriers, stock_barriers
+from .timeline import NEVER, Event, Walk, is_fence
 
 PASS = "check_protocol"
 EDGE = "amdwarp.edge"
 MAX_PATHS = 4000
 
 
-def check_function(function: Op) -> set[Op]:
+def check_function(function: Op, version: tuple[int, int] | None = None) -> set[Op]:
     """Check a lowered function whose stage anchors still stand.
+
+    Args:
+        version: (major, minor) of the Triton that will compile it, the installed one by default.
 
     Returns:
         Plain barriers that have to become fences for the rules to hold; empty when they hold as it is.
@@ -39,129 +48,173 @@ def check_function(function: Op) -> set[Op]:
     Raises:
         ProtocolError: a dependence that no fence can mend.
     """
-    mends: set[Op] = set()
-    trips = 2 * ring_depth(function) + 2
+    check = _Check(stock_barriers(version or bridge.triton_version()), Lifetimes(function))
     try:
+        trips = horizon(function)
         for choices in paths(MAX_PATHS):
-            Walk(lambda walk, event: _on_access(walk, event, mends), Scalars(choices), trips).run(function)
+            Walk(check.on_access, Scalars(choices, trips // 2), trips).run(function)
     except NotFollowedError as error:
-        raise ProtocolError(
+        raise _refusal(
             f"the shared-memory use of this kernel cannot be checked: {error.why}",
-            remedy="keep shared memory, waits and barriers in straight code, scf.for and scf.if",
-            construct="warp_pipeline_stage",
-            where=error.op.where,
-            pass_name=PASS,
+            "keep shared memory, waits and barriers in straight code, scf.for and scf.if",
+            error.op.where,
         ) from None
     except TooManyPathsError:
-        raise ProtocolError(
+        raise _refusal(
             f"the kernel has more than {MAX_PATHS} distinct paths through its shared-memory use",
-            remedy="use fewer conditions and unknown ring positions around the staged loop",
-            construct="warp_pipeline_stage",
-            where=function.where,
-            pass_name=PASS,
+            "use fewer conditions and unknown ring positions around the staged loop",
+            function.where,
         ) from None
-    return mends
+    return check.mends
 
 
-def _on_access(walk: Walk, event: Event, mends: set[Op]) -> None:
-    _stock_barrier(walk, event, mends)
-    start = walk.epochs
-    for earlier in walk.live:
-        if not _conflict(earlier, event) or _left_to_stock(earlier, event):
-            continue
-        if max(earlier.finish) < min(start):
-            continue
-        barrier = _mending_barrier(earlier, min(start)) if earlier.access is not Access.ASYNC_WRITE else None
-        if barrier is None:
-            raise _violation(earlier, event, min(start))
-        mends.add(barrier)
-    if event.op.name == "ttg.local_load" and event.stage is not None:
-        region = event.region
-        if not {(region.alloc, region.slot), (region.alloc, None)} & walk.seen_slots:
-            raise _error(
-                event,
-                f"{event.region} is read before anything was copied into it",
-                "fill every ring slot that the first iterations read before the loop",
-            )
+def _refusal(problem: str, remedy: str, where: str | None) -> ProtocolError:
+    return ProtocolError(problem, remedy=remedy, construct="warp_pipeline_stage", where=where, pass_name=PASS)
 
 
-def _conflict(x: Event, y: Event) -> bool:
-    if "scratch memory" in (x.region.name, y.region.name):
-        # scratch may be laid over a ring whose copies are still under way; stock code generation orders the rest
-        return x.access is Access.ASYNC_WRITE and x.finish == NEVER
-    return (x.access.writes or y.access.writes) and x.region.overlaps(y.region)
+@dataclass
+class _Check:
+    """The rules, applied to the accesses of one path after the other."""
 
+    stock: StockBarriers
+    lifetimes: Lifetimes
+    mends: set[Op] = field(default_factory=set)
 
-def _left_to_stock(x: Event, y: Event) -> bool:
-    """Outside of every pipeline stock barrier insertion orders what it sees."""
-    return x.stage is None and y.stage is None and not _hidden_from_stock(x, y) and x.access is not Access.ASYNC_WRITE
-
-
-def _hidden_from_stock(x: Event, y: Event) -> bool:
-    """Pairs that stock barrier insertion leaves to the kernel's own waits."""
-    kinds = {x.access, y.access}
-    return kinds == {Access.ASYNC_WRITE} or kinds == {Access.ASYNC_WRITE, Access.RELAXED_READ}
-
-
-def _stock_barrier(walk: Walk, event: Event, mends: set[Op]) -> None:
-    """What stock barrier insertion does here: outside of a stage it fences; inside one it must find no reason to."""
-    for earlier in walk.unfenced:
-        same = earlier.region.alloc is event.region.alloc
-        if not same or not (earlier.access.writes or event.access.writes) or _hidden_from_stock(earlier, event):
-            continue
-        if event.stage is None:
-            walk.fence()
+    def on_access(self, walk: Walk, event: Event) -> None:
+        if event.region is None:
+            self._scratch(walk, event)
             return
-        plain = [op for op, _ in earlier.barriers if op.name in PLAIN_BARRIERS]
-        if not plain:
-            raise _error(
-                event,
-                f"{event.op.name} needs a barrier inside the stage: {_describe(earlier)} touches the same memory",
-                "put the two in different stages, or use one allocation for each and loads marked as synchronised "
-                "(load_shared_relaxed)",
-            )
-        mends.add(plain[-1])
+        if event.stage is None:
+            self._stock_fence(walk, event)
+        self._rules(walk, event)
+        if event.stage is not None:
+            self._stock_barrier(walk, event)
+
+    def _rules(self, walk: Walk, event: Event) -> None:
+        limit = min(walk.epochs)
+        for earlier in walk.live:
+            if max(earlier.finish) < limit or not self._conflict(earlier, event) or self._left_to_stock(earlier, event):
+                continue
+            barrier = _mending_barrier(earlier, limit)
+            if barrier is None:
+                raise _violation(earlier, event, limit)
+            self.mends.add(barrier)
+        if event.stage is not None and not event.access.writes:
+            _check_filled(walk, event)
+
+    def _scratch(self, walk: Walk, event: Event) -> None:
+        """Scratch memory may lie over a dead buffer; stock barriers order it, except after copies under way."""
+        for earlier in walk.live:
+            under_way = earlier.access is Access.ASYNC_WRITE and earlier.finish == NEVER
+            if under_way and earlier.region is not None and self.lifetimes.dead_at(event.op, earlier.region.alloc):
+                raise _error(
+                    event,
+                    f"its scratch memory may lie over {earlier.region.name}, which is not used any more, while the "
+                    f"{_describe(earlier)} may not have landed",
+                    "wait for the last copies, or make none that nothing reads",
+                )
+
+    def _conflict(self, x: Event, y: Event) -> bool:
+        assert x.region is not None and y.region is not None
+        if not (x.access.writes or y.access.writes):
+            return False
+        if x.region.alloc is y.region.alloc:
+            return x.region.overlaps(y.region)
+        return self.lifetimes.apart(x.region.alloc, y.region.alloc)
+
+    def _left_to_stock(self, x: Event, y: Event) -> bool:
+        """Before an access outside of every pipeline stock barrier insertion fences, for what it sees, all waves."""
+        return y.stage is None and x.access is not Access.ASYNC_WRITE and self.stock.sees(x.access, y.access)
+
+    def _hazards(self, walk: Walk, event: Event) -> Iterator[tuple[Event, Hazard]]:
+        """Accesses since the last fence that stock barrier insertion may put one between."""
+        for earlier in walk.unfenced:
+            assert earlier.region is not None and event.region is not None
+            same = earlier.region.alloc is event.region.alloc
+            meets = same and earlier.region.meets(event.region)
+            share = not same and self.lifetimes.apart(earlier.region.alloc, event.region.alloc)
+            hazard = self.stock.hazard(earlier.access, event.access, same, meets, share)
+            if hazard is not Hazard.NONE:
+                yield earlier, hazard
+
+    def _stock_fence(self, walk: Walk, event: Event) -> None:
+        """Outside of the stages stock barrier insertion puts a fence where it is sure to find a reason."""
+        if any(hazard is Hazard.SURE for _, hazard in self._hazards(walk, event)):
+            walk.fence()
+
+    def _stock_barrier(self, walk: Walk, event: Event) -> None:
+        """Inside of a stage it must find no reason to put a barrier."""
+        for earlier, hazard in self._hazards(walk, event):
+            plain = [op for op, _ in earlier.barriers if not is_fence(op)]
+            if plain:
+                self.mends.add(plain[-1])
+            elif hazard is Hazard.SURE:
+                # where it may find that the two are apart, the produced text tells (membar.py)
+                raise _error(
+                    event,
+                    f"{event.op.name} needs a barrier inside the stage: the {_describe(earlier)} is of the same memory",
+                    "put the two in different stages, or use one allocation for each and loads marked as synchronised "
+                    "(load_shared_relaxed)",
+                )
+
+
+def _check_filled(walk: Walk, event: Event) -> None:
+    region = event.region
+    assert region is not None
+    filled = {slot for alloc, slot in walk.seen_slots if alloc is region.alloc}
+    if not filled or (region.slot is not None and not filled & {region.slot, None}):
+        raise _error(
+            event,
+            f"{region} is read before anything was copied into it",
+            "fill every ring slot that the first iterations read before the loop",
+        )
 
 
 def _mending_barrier(event: Event, limit: int) -> Op | None:
-    """The last plain barrier that, made a fence, would finish ``event`` in time."""
-    fitting = [op for op, epochs in event.barriers if op.name in PLAIN_BARRIERS and max(epochs) < limit]
+    """The last plain barrier that, made a fence, would finish ``event`` in time; a copy needs a wait instead."""
+    if event.access is Access.ASYNC_WRITE:
+        return None
+    fitting = [op for op, epochs in event.barriers if not is_fence(op) and max(epochs) < limit]
     return fitting[-1] if fitting else None
 
 
 def _violation(x: Event, y: Event, limit: int) -> ProtocolError:
-    where = _deadline(x, limit)
     if x.access is Access.ASYNC_WRITE:
-        what = f"{_verb(y)} {y.region} while the {_describe(x)} may not have landed"
-        if x.waited is None:
-            problem = f"{what}: no wait covers it"
-        else:
-            problem = f"{what} for every wave: its wait ({x.waited.where}) comes too late"
-        if where is None:
-            return _error(y, problem, "deepen the ring, or put the copy a stage earlier: no barrier that both wave "
-                          "groups pass lies between the two")
-        return _error(y, problem, f"the copy must be committed, and a wait that covers it must stand {where}")
+        return _late_copy(x, y, limit)
     problem = f"{_verb(y)} {y.region} while the other wave group may still be at the {_describe(x)}"
-    remedy = "deepen the ring by one slot, or move one of the two so that both wave groups pass a barrier between them"
-    return _error(y, problem, remedy)
+    first = x.barriers[0][0] if x.barriers else None
+    between = f"the barrier {_place(first)} " if first is not None else "a barrier after that stage "
+    return _error(
+        y,
+        problem,
+        f"both wave groups must have passed {between}before it starts: deepen the ring by one slot, or let this "
+        "access stand a stage later",
+    )
 
 
-def _deadline(x: Event, limit: int) -> str | None:
-    """Where the wait for ``x`` has to stand: before the last barrier that is early enough."""
+def _late_copy(x: Event, y: Event, limit: int) -> ProtocolError:
+    what = f"{_verb(y)} {y.region} while the {_describe(x)} may not have landed"
+    if x.waited is None:
+        problem = f"{what}: no wait covers it"
+    else:
+        problem = f"{what} for every wave: its wait ({x.waited.where}) comes too late"
     fitting = [op for op, epochs in x.barriers if max(epochs) < limit]
-    if not fitting:
-        return None
-    edge = fitting[-1].attributes.get(EDGE)
-    return f"before the barrier {edge.strip(chr(34))}" if edge else f"before the barrier at {fitting[-1].where}"
+    if fitting:
+        need = (
+            f"the copy must be committed, and a wait that covers it must stand before the barrier {_place(fitting[-1])}"
+        )
+    else:
+        need = "no barrier that both wave groups pass lies between: deepen the ring, or put the copy a stage earlier"
+    return _error(y, problem, need)
+
+
+def _place(barrier: Op) -> str:
+    edge = barrier.attributes.get(EDGE)
+    return edge.strip('"') if edge else f"at {barrier.where}"
 
 
 def _verb(event: Event) -> str:
-    return {
-        Access.ASYNC_WRITE: "it refills",
-        Access.WRITE: "it stores to",
-        Access.READ: "it reads",
-        Access.RELAXED_READ: "it reads",
-    }[event.access]
+    return {Access.ASYNC_WRITE: "it refills", Access.WRITE: "it stores to"}.get(event.access, "it reads")
 
 
 def _stage_name(anchor: Op | None) -> str:

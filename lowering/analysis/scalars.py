@@ -1,14 +1,19 @@
 """Integers as far as a compile-time walk of a kernel knows them: a number, a symbol plus a number, or a choice.
 
-A walk (``timeline.py``) runs the kernel's scalar code once per *path*. Whatever the compiler cannot know (an argument, a
-program id, a quotient of one) is a symbol. Where a decision needs more (``(i + start) % depth`` for an unknown
-``start``), the path chooses one of the possible answers, keeps to it, and the walk is repeated for each of the others.
+A walk (``timeline.py``) runs the kernel's scalar code once per *path*. What the compiler cannot know (an argument, a
+program id, a quotient of one) is a symbol. A symbol remembers the op that made it, so it becomes a number as soon as
+its operands do. Where a decision needs a number that is not there (``(i + start) % depth`` for an unknown ``start``),
+the path chooses one of the possible answers, keeps to it, and the walk is repeated for each of the others.
+
+Arithmetic does not wrap around: indices and trip counts are far below their types' limits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+MAX_DEPTH = 100  # of the chain of symbols behind one; a longer one stays a symbol
 
 
 @dataclass(frozen=True)
@@ -60,74 +65,151 @@ def paths(limit: int) -> Iterator[Choices]:
     raise TooManyPathsError
 
 
-class Scalars:
-    """Symbols of one path, what the path assumed of them, and integer arithmetic on them."""
+@dataclass(frozen=True)
+class _Definition:
+    op: str
+    operands: tuple[Scalar, ...]
+    predicate: str
 
-    def __init__(self, choices: Choices) -> None:
+
+class Scalars:
+    """Symbols of one path, what the path assumed of them, and integer arithmetic on them.
+
+    Args:
+        choices: the path's decisions.
+        reach: how far below a bound a value is followed that ``max`` or ``min`` cut off.
+    """
+
+    def __init__(self, choices: Choices, reach: int = 4) -> None:
         self.choices = choices
+        self.reach = reach
         self._count = 0
         self._bound: dict[int, Scalar] = {}
         self._residue: dict[tuple[int, int], int] = {}
+        self._made_by: dict[int, _Definition] = {}
+        self._known: dict[_Definition, Lin] = {}
+        self._tried: dict[int, int] = {}  # symbol -> len(_bound) when it was last tried
 
     def fresh(self) -> Lin:
         self._count += 1
         return Lin(self._count)
 
-    def resolve(self, value: Scalar) -> Scalar:
-        while isinstance(value, Lin) and value.symbol in self._bound:
+    def resolve(self, value: Scalar, depth: int = 0) -> Scalar:
+        """What is known of ``value`` by now, without a choice."""
+        while isinstance(value, Lin):
+            if value.symbol not in self._bound and not self._settle(value.symbol, depth):
+                break
             value = add(self._bound[value.symbol], value.offset)
         return value
 
-    def bind(self, value: Lin, to: Scalar) -> None:
-        """Assume that ``value`` equals ``to`` on this path."""
-        self._bound[value.symbol] = add(to, -value.offset)
+    def _settle(self, symbol: int, depth: int) -> bool:
+        made_by = self._made_by.get(symbol)
+        if made_by is None or depth > MAX_DEPTH or self._tried.get(symbol) == len(self._bound):
+            return False
+        self._tried[symbol] = len(self._bound)
+        operands = [self.resolve(v, depth + 1) for v in made_by.operands]
+        result = self._evaluate(made_by.op, operands, made_by.predicate)
+        if result is None or result == Lin(symbol):
+            return False
+        self._bound[symbol] = result
+        return True
 
-    def remainder(self, value: Scalar, modulus: Scalar) -> Scalar:
-        """``value % modulus`` of a non-negative value; chooses the residue of an unknown symbol."""
-        value, modulus = self.resolve(value), self.resolve(modulus)
-        if isinstance(modulus, Lin) or modulus <= 0:
-            return self.fresh()
-        if isinstance(value, int):
-            return value % modulus if value >= 0 else -(-value % modulus)
-        key = value.symbol, modulus
-        if key not in self._residue:
-            self._residue[key] = self.choices.pick(modulus)
-        return (self._residue[key] + value.offset) % modulus
+    def force(self, value: Scalar, depth: int = 0) -> Scalar:
+        """``value`` as a number if choosing residues makes it one; a symbol where that does not help."""
+        value = self.resolve(value)
+        while isinstance(value, Lin) and (made_by := self._made_by.get(value.symbol)) and depth <= MAX_DEPTH:
+            operands = [self.force(v, depth + 1) for v in made_by.operands]
+            result = self._evaluate(made_by.op, operands, made_by.predicate, choose=True)
+            if result is None:
+                break
+            self._bound.setdefault(value.symbol, result)
+            value = self.resolve(value)
+        return value
+
+    def bind(self, value: Lin, to: Scalar) -> None:
+        """Assume that ``value`` equals ``to`` on this path, and so what it was made of."""
+        number = add(to, -value.offset)
+        self._bound[value.symbol] = number
+        made_by = self._made_by.get(value.symbol)
+        if made_by is None or made_by.op not in _CUTS or not isinstance(number, int):
+            return
+        values = [self.resolve(v) for v in made_by.operands]
+        symbols = [v for v in values if isinstance(v, Lin)]
+        limits = [v for v in values if isinstance(v, int)]
+        if len(symbols) == len(limits) == 1:
+            cut = self.choices.pick(self.reach + 1) if number == limits[0] else 0
+            self.bind(symbols[0], number - _CUTS[made_by.op] * cut)
 
     def apply(self, op: str, operands: Sequence[Scalar], predicate: str = "") -> Scalar:
-        """The result of an integer op of the ``arith`` dialect; a fresh symbol where it is not known."""
-        values = [self.resolve(v) for v in operands]
+        """The result of an integer op of the ``arith`` dialect; the symbol that stands for it where it is not known."""
+        values = tuple(self.resolve(v) for v in operands)
+        result = self._evaluate(op, values, predicate)
+        if result is not None:
+            return result
+        definition = _Definition(op, values, predicate)
+        if definition not in self._known:
+            self._known[definition] = self.fresh()
+            self._made_by[self._known[definition].symbol] = definition
+        return self._known[definition]
+
+    def _evaluate(self, op: str, values: Sequence[Scalar], predicate: str, choose: bool = False) -> Scalar | None:
         if op in ("arith.remsi", "arith.remui"):
-            return self.remainder(values[0], values[1])
+            return self._remainder(values[0], values[1], op == "arith.remsi", choose)
         if op in _COPIES:
             return values[0]
         if op == "arith.select":
             condition, yes, no = values
             if isinstance(condition, int):
                 return yes if condition else no
-            return yes if yes == no else self.fresh()
+            return yes if yes == no else None
         if op == "arith.cmpi":
-            return self._compare(predicate, values[0], values[1])
+            return _compare(predicate, values[0], values[1])
         if op == "arith.addi":
             a, b = values
             if isinstance(b, int):
                 return add(a, b)
-            return add(b, a) if isinstance(a, int) else self.fresh()
+            return add(b, a) if isinstance(a, int) else None
         if op == "arith.subi":
             a, b = values
-            if isinstance(b, int):
-                return add(a, -b)
-            return difference(a, b) if difference(a, b) is not None else self.fresh()  # type: ignore[return-value]
-        numbers = [v for v in values if isinstance(v, int)]
-        if op in _NUMERIC and len(numbers) == len(values) and not (op in _DIVISIONS and numbers[1] == 0):
-            return _NUMERIC[op](*numbers)
-        return self.fresh()
+            return add(a, -b) if isinstance(b, int) else difference(a, b)
+        if op in _NUMERIC:
+            return _numeric(op, [v for v in values if isinstance(v, int)], len(values))
+        return None
 
-    def _compare(self, predicate: str, a: Scalar, b: Scalar) -> Scalar:
-        delta = difference(a, b)
-        if delta is None or predicate not in _COMPARISONS:
-            return self.fresh()
-        return int(_COMPARISONS[predicate](delta))
+    def _remainder(self, value: Scalar, modulus: Scalar, signed: bool, choose: bool) -> Scalar | None:
+        """``value % modulus``; an unknown value counts as non-negative, and its residue is chosen if asked for."""
+        if isinstance(modulus, Lin) or modulus <= 0:
+            return None
+        if isinstance(value, int):
+            if value < 0:
+                return -(-value % modulus) if signed else None
+            return value % modulus
+        key = value.symbol, modulus
+        if key not in self._residue:
+            if not choose:
+                return None
+            self._residue[key] = self.choices.pick(modulus)
+        return (self._residue[key] + value.offset) % modulus
+
+
+def _numeric(op: str, numbers: list[int], count: int) -> int | None:
+    divides = op in _DIVISIONS and len(numbers) == 2 and numbers[1] == 0
+    unsigned = op in _UNSIGNED and any(n < 0 for n in numbers)
+    shifts = op in _SHIFTS and len(numbers) == 2 and not 0 <= numbers[1] < 64
+    return None if len(numbers) != count or divides or unsigned or shifts else _NUMERIC[op](*numbers)
+
+
+def _compare(predicate: str, a: Scalar, b: Scalar) -> int | None:
+    delta = difference(a, b)
+    test = _COMPARISONS.get(predicate)
+    if delta is None or test is None:
+        return None
+    if predicate in _UNSIGNED_PREDICATES and delta:
+        if not isinstance(a, int) or not isinstance(b, int):
+            return None
+        if (a < 0) != (b < 0):  # as unsigned numbers the negative one is the larger
+            delta = -delta
+    return int(test(delta))
 
 
 def add(value: Scalar, number: int) -> Scalar:
@@ -144,7 +226,10 @@ def difference(a: Scalar, b: Scalar) -> int | None:
 
 
 _COPIES = ("arith.extsi", "arith.extui", "arith.index_cast", "arith.index_castui", "arith.bitcast", "arith.trunci")
+_CUTS = {"arith.maxsi": 1, "arith.minsi": -1}
 _DIVISIONS = ("arith.divsi", "arith.divui", "arith.ceildivsi", "arith.floordivsi")
+_SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
+_UNSIGNED = ("arith.divui", "arith.minui", "arith.maxui", "arith.shrui")
 _NUMERIC: dict[str, Callable[..., int]] = {
     "arith.muli": lambda a, b: a * b,
     "arith.divsi": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
@@ -162,8 +247,7 @@ _NUMERIC: dict[str, Callable[..., int]] = {
     "arith.shrsi": lambda a, b: a >> b,
     "arith.shrui": lambda a, b: a >> b,
 }
-# arith.cmpi predicates by number, as generic form prints them (``0 : i64``). The unsigned ones are read as signed:
-# both sides of an index comparison are non-negative.
+# arith.cmpi predicates by number, as generic form prints them (``0 : i64``): eq ne, signed and unsigned lt le gt ge.
 _COMPARISONS: dict[str, Callable[[int], bool]] = {
     "0": lambda d: d == 0,
     "1": lambda d: d != 0,
@@ -176,3 +260,4 @@ _COMPARISONS: dict[str, Callable[[int], bool]] = {
     "8": lambda d: d > 0,
     "9": lambda d: d >= 0,
 }
+_UNSIGNED_PREDICATES = ("6", "7", "8", "9")

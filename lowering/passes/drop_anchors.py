@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..analysis.pipelines import anchor_of
+from ..analysis.pipelines import PHASE, anchor_of
 from ..analysis.protocol import EDGE
 from ..ir import Module
 
@@ -31,3 +31,4 @@ class DropAnchors:
                 op.erase()
             else:
                 op.attributes.pop(EDGE, None)
+                op.attributes.pop(PHASE, None)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from .. import spelling
 from ..analysis.pipelines import anchor_of
 from ..analysis.protocol import check_function
+from ..analysis.timeline import is_fence
 from ..ir import Module, Op
 from ..rewriter import replace
 
@@ -31,10 +32,18 @@ class FenceEdges:
             if any(anchor_of(op) for op in function.walk()):
                 while mends := check_function(function):
                     for barrier in mends:
-                        _fence(barrier)
+                        make_fence(barrier)
 
 
-def _fence(barrier: Op) -> None:
+def make_fence(barrier: Op) -> Op:
+    """The barrier that stands in its place and also completes LDS accesses."""
+    if is_fence(barrier):
+        return barrier
+    if barrier.name == "ttg.barrier":
+        spaces = int(barrier.properties["addrSpace"].split(":")[0]) | spelling.BARRIER_SPACES["local"]
+        barrier.properties["addrSpace"] = f"{spaces} : i32"
+        return barrier
     fence = spelling.local_barrier()
     fence.attributes.update(barrier.attributes)
     replace(barrier, fence)
+    return fence

@@ -33,9 +33,10 @@ After::
 
 An edge with a wait, or with a barrier of the author's, fences (stock barrier insertion puts a second barrier behind a
 wait that has none); the others are plain until ``fence_edges`` finds a dependence that needs one. Waits that end a
-stage move to the edge after it.
+stage move to the edge after it. Of several barriers of the author's on one edge the last one stays.
 
-Refuses when: a stage list breaks a rule of ``analysis/pipelines.py``; the workgroup does not have eight waves.
+Refuses when: a stage list breaks a rule of ``analysis/pipelines.py``; the workgroup does not have eight waves; an op in
+a stage or on an edge goes through scratch memory in LDS, which takes barriers inside of it.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ from dataclasses import dataclass
 from amdwarp.errors import LoweringError
 
 from .. import spelling
-from ..analysis.pipelines import Pipeline, Stage, find_pipelines, trailing_waits
+from ..analysis.lds import uses_scratch
+from ..analysis.pipelines import HIGH_WAVES, LOW_WAVES, PHASE, Pipeline, Stage, find_pipelines, trailing_waits
 from ..analysis.protocol import EDGE
+from ..analysis.scratch import scratch_ops
+from ..analysis.timeline import is_fence
 from ..dialect import Kind, kind_of
 from ..ir import Module, Op, Value
 from ..rewriter import Builder
+from .fence_edges import make_fence
 
 WAVES = 8
 WAVES_PER_GROUP = 4
@@ -61,10 +66,12 @@ class InterWave:
     name: str = "inter_wave"
 
     def run(self, module: Module) -> None:
-        for function in module.functions():
-            for pipeline in find_pipelines(function):
-                _check_waves(module, pipeline)
-                _lower(pipeline, _module_int(module, "ttg.threads-per-warp"))
+        found = [pipeline for function in module.functions() for pipeline in find_pipelines(function)]
+        for pipeline in found:
+            _check_waves(module, pipeline)
+        _check_scratch(module, found)
+        for pipeline in found:
+            _lower(pipeline, _module_int(module, "ttg.threads-per-warp"))
 
 
 def _module_int(module: Module, name: str) -> int:
@@ -81,6 +88,23 @@ def _check_waves(module: Module, pipeline: Pipeline) -> None:
         raise pipeline.stages[0].error(
             f"inter-wave stages need {WAVES} waves, two on each SIMD, and this kernel has {waves}",
             f"compile with num_warps={WAVES}",
+        )
+
+
+def _check_scratch(module: Module, pipelines: list[Pipeline]) -> None:
+    places = {
+        inner: stage
+        for pipeline in pipelines
+        for stage in pipeline.stages
+        for op in (*stage.ops, *pipeline.between(stage))
+        for inner in op.walk()
+        if uses_scratch(inner)
+    }
+    for op in scratch_ops(module, list(places)):
+        raise places[op].error(
+            f"{op.name} ({op.where}) moves data between waves through shared memory, which takes a barrier that all "
+            "waves reach together",
+            "move it out of the staged code, or choose layouts that keep it inside a wave",
         )
 
 
@@ -114,8 +138,7 @@ def _prelude(pipeline: Pipeline, wave_size: int) -> Value:
     zero = build.value(spelling.constant(0))
     low = build.value(spelling.cmpi("eq", group, zero))
     high = build.value(spelling.cmpi("ne", group, zero))
-    for _ in range(pipeline.gap):
-        build.insert(spelling.cond_barrier(high))
+    _shift(pipeline, build, high, HIGH_WAVES)
     _priority(pipeline, first, build)
     return low
 
@@ -125,8 +148,12 @@ def _postlude(pipeline: Pipeline, low: Value) -> None:
     build.loc = pipeline.stages[0].begin.loc
     if pipeline.uses_priority:
         build.insert(spelling.s_setprio(0))
+    _shift(pipeline, build, low, LOW_WAVES)
+
+
+def _shift(pipeline: Pipeline, build: Builder, condition: Value, phase: str) -> None:
     for _ in range(pipeline.gap):
-        build.insert(spelling.cond_barrier(low))
+        build.insert(spelling.cond_barrier(condition)).attributes[PHASE] = phase
 
 
 def _priority(pipeline: Pipeline, stage: Stage, build: Builder) -> None:
@@ -142,17 +169,22 @@ def _edge(pipeline: Pipeline, before: Stage, after: Stage, stop: Op) -> None:
     build.loc = after.begin.loc
     _priority(pipeline, after, build)
     build.insert(spelling.sched_barrier())
+    barrier = _barrier_of(between, _builder(pipeline, after, stop))
+    barrier.attributes[EDGE] = f'"between {before.name} and {after.name}"'
+    _builder(pipeline, after, stop).insert(spelling.sched_barrier())
+
+
+def _barrier_of(between: list[Op], build: Builder) -> Op:
+    """The one barrier of an edge: the author's last one if there is one, right behind the last wait if there is one."""
+    waits = [op for op in between if kind_of(op) is Kind.WAIT]
     barriers = [op for op in between if kind_of(op) is Kind.BARRIER]
-    build = _builder(pipeline, after, stop)
+    fences = bool(waits) or any(is_fence(op) for op in barriers)
     if barriers:
-        barrier = barriers[-1]
-    elif any(kind_of(op) is Kind.WAIT for op in between):
-        barrier = build.insert(spelling.local_barrier())
+        barrier = barriers.pop()
     else:
-        barrier = build.insert(spelling.s_barrier())
-    barrier.attributes[EDGE] = f'"between {_name(before)} and {_name(after)}"'
-    build.insert(spelling.sched_barrier())
-
-
-def _name(stage: Stage) -> str:
-    return f"stage '{stage.label}'" if stage.label else f"stage #{stage.index}"
+        barrier = build.insert(spelling.local_barrier() if fences else spelling.s_barrier())
+    for other in barriers:
+        other.erase()
+    if waits:
+        barrier.move_after(waits[-1])
+    return make_fence(barrier) if fences else barrier

@@ -30,6 +30,7 @@ from itertools import takewhile
 
 from amdwarp.errors import ProtocolError
 
+from ..analysis.lds import uses_scratch
 from ..analysis.pipelines import anchor_of
 from ..analysis.protocol import check_function
 from ..dialect import Kind, is_pure, kind_of
@@ -65,7 +66,9 @@ def _join(function: Op, loop: Op) -> None:
         return
     barriers = [op for op in between if kind_of(op) is Kind.BARRIER]
     resets = [op for op in between if op.name == "rocdl.s.setprio"]
-    if not all(is_pure(op) or op in barriers or op in resets for op in between):
+    if not all(
+        (is_pure(op) and not any(map(uses_scratch, op.walk()))) or op in barriers or op in resets for op in between
+    ):
         return
     gap = len(barriers) // 2
     shape = [op.name == COND_BARRIER for op in barriers]

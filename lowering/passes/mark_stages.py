@@ -12,8 +12,8 @@ After::
 
     "rocdl.sched.barrier"() <{mask = …none}> {amdwarp.stage.begin = "load", …} : () -> ()
 
-A loop whose body holds marks also gets ``tt.num_stages = 1``: its pipelining is in its source, and stock software
-pipelining must not rotate it. Refuses nothing.
+Every loop around a mark, in the function or in one that calls it, also gets ``tt.num_stages = 1``: its pipelining is in
+its source, and stock software pipelining must not rotate it. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import spelling
+from ..analysis.calls import reaches
 from ..analysis.pipelines import anchor_of
-from ..ir import Module
+from ..ir import Module, Op
 from ..rewriter import insert_before
 
 
@@ -31,12 +32,19 @@ class MarkStages:
     name: str = "mark_stages"
 
     def run(self, module: Module) -> None:
-        for op in module.ops("arith.constant"):
-            if anchor_of(op) is None:
-                continue
+        marks = [op for op in module.ops("arith.constant") if anchor_of(op)]
+        for op in marks:
             anchor = insert_before(op, spelling.sched_barrier())
             anchor.attributes.update(op.attributes)
-            loop = op.parent_op
-            if loop is not None and loop.name == "scf.for":
-                loop.attributes["tt.num_stages"] = "1 : i32"
+            _keep_loops(anchor)
             op.erase()
+        if marks:
+            for call in module.ops("tt.call"):
+                if reaches(call, lambda op: anchor_of(op) is not None):
+                    _keep_loops(call)
+
+
+def _keep_loops(op: Op) -> None:
+    for loop in op.ancestors():
+        if loop.name == "scf.for":
+            loop.attributes["tt.num_stages"] = "1 : i32"
