@@ -241,7 +241,8 @@ def fetch(base, offsets, mask, DIRECT: gl.constexpr):
     if DIRECT:
         fetched = 0
     else:
-        fetched = buffer_load(base, offsets, mask, 0.0)
+        # No `other`: a masked lane reads beyond the descriptor, which gives 0, and a select here would wait for the load.
+        fetched = buffer_load(base, offsets, mask)
     return fetched
 
 
