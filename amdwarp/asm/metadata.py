@@ -100,7 +100,8 @@ def parse_metadata(lines: list[tuple[int, str]], kernel: str | None) -> tuple[Me
     found = [entry for entry in kernels if kernel is None or entry.get(".name") == kernel]
     if len(found) != 1:
         names = ", ".join(str(entry.get(".name")) for entry in kernels) or "none"
-        raise EmulatorError(f"the note describes the kernels {names}, not exactly one '{kernel}'", construct="metadata note")
+        problem = f"the note describes the kernels {names}, not exactly one '{kernel}'"
+        raise EmulatorError(problem, construct="metadata note")
     entry = found[0]
     arguments = tuple(
         Argument(

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import re
 
-from amdwarp.asm.program import SPECIAL_SGPRS, TTMP0, Immediate, ModifierValue, Operand, Register, Symbol
+from amdwarp.asm.program import SPECIAL_SGPRS, TTMP0, Immediate, ModifierValue, Operand, Register, Symbol, words
 
 #: Modifiers that stand alone.
 FLAG_MODIFIERS = frozenset(
-    "offen idxen addr64 lds glc slc dlc nt sc0 sc1 tfe lwe gds clamp high done vm unorm nv "
-    "scale_offset matrix_a_reuse matrix_b_reuse".split()
+    words(
+        """
+    offen idxen addr64 lds glc slc dlc nt sc0 sc1 tfe lwe gds clamp high done vm unorm nv scale_offset
+    matrix_a_reuse matrix_b_reuse
+    """
+    )
 )
 
 #: Modifiers with a value behind a colon.
 VALUE_MODIFIERS = frozenset(
-    "offset offset0 offset1 op_sel op_sel_hi neg_lo neg_hi neg abs mul div omod cbsz abid blgp bitop3 byte_sel format "
-    "quad_perm row_shl row_shr row_ror row_bcast row_newbcast row_share row_xmask wave_shl wave_shr wave_rol wave_ror "
-    "row_mask bank_mask bound_ctrl fi dpp8 dst_sel dst_unused src0_sel src1_sel scope th "
-    "matrix_a_fmt matrix_b_fmt matrix_a_scale matrix_b_scale matrix_a_scale_fmt matrix_b_scale_fmt "
-    "index_key wait_exp wait_va_vdst wait_vdst wait_vm_vsrc bitop2 swizzle".split()
+    words(
+        """
+    offset offset0 offset1 op_sel op_sel_hi neg_lo neg_hi neg abs mul div omod cbsz abid blgp bitop3 byte_sel
+    format quad_perm row_shl row_shr row_ror row_bcast row_newbcast row_share row_xmask wave_shl wave_shr
+    wave_rol wave_ror row_mask bank_mask bound_ctrl fi dpp8 dst_sel dst_unused src0_sel src1_sel scope th
+    matrix_a_fmt matrix_b_fmt matrix_a_scale matrix_b_scale matrix_a_scale_fmt matrix_b_scale_fmt index_key
+    wait_exp wait_va_vdst wait_vdst wait_vm_vsrc bitop2 swizzle
+    """
+    )
 )
 
 #: DPP words without a value.
@@ -28,8 +36,12 @@ DPP_FLAGS = frozenset(("row_mirror", "row_half_mirror"))
 WAIT_COUNTERS = frozenset(("vmcnt", "lgkmcnt", "expcnt", "vscnt"))
 
 SYMBOLS = frozenset(
-    "off null src_scc scc src_vccz src_execz src_shared_base src_shared_limit src_private_base src_private_limit "
-    "src_lds_direct src_pops_exiting_wave_id".split()
+    words(
+        """
+    off null src_scc scc src_vccz src_execz src_shared_base src_shared_limit src_private_base src_private_limit
+    src_lds_direct src_pops_exiting_wave_id
+    """
+    )
 )
 
 _RANGE = re.compile(r"([vsa]|ttmp)\[(\d+)(?::(\d+))?\]$")

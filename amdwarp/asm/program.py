@@ -27,6 +27,12 @@ SPECIAL_SGPRS: dict[str, tuple[int, int]] = {
 }
 VCC, M0, EXEC, TTMP0 = 106, 124, 126, 108
 
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a table that is written as text."""
+    return tuple(text.split())
+
+
 ModifierValue = int | str | tuple[int, ...] | None
 
 

@@ -11,20 +11,27 @@ from dataclasses import dataclass, field, replace
 
 from amdwarp.asm.metadata import parse_metadata
 from amdwarp.asm.operands import parse_operands, restore_high_registers
-from amdwarp.asm.program import Instruction, KernelDescriptor, Program, SourceLocation, Symbol
+from amdwarp.asm.program import Instruction, KernelDescriptor, Program, SourceLocation, Symbol, words
 from amdwarp.asm.table import lookup
 from amdwarp.errors import EmulatorError
 
 #: Directives that say nothing the emulator needs.
 IGNORED_DIRECTIVES = frozenset(
-    ".globl .weak .hidden .protected .p2align .p2alignl .align .type .size .cfi_sections .cfi_startproc .cfi_endproc "
-    ".cfi_escape .cfi_undefined .cfi_def_cfa .cfi_offset .cfi_register .cfi_llvm_def_aspace_cfa "
-    ".cfi_llvm_register_pair .fill .set .ident .addrsig .addrsig_sym .amdgpu_info "
-    ".amdhsa_code_object_version".split()
+    words(
+        """
+    .globl .weak .hidden .protected .p2align .p2alignl .align .type .size .cfi_sections .cfi_startproc
+    .cfi_endproc .cfi_escape .cfi_undefined .cfi_def_cfa .cfi_offset .cfi_register .cfi_llvm_def_aspace_cfa
+    .cfi_llvm_register_pair .fill .set .ident .addrsig .addrsig_sym .amdgpu_info .amdhsa_code_object_version
+    """
+    )
 )
 #: Directives that only data sections hold.
 DATA_DIRECTIVES = frozenset(
-    ".ascii .asciz .byte .short .long .quad .zero .uleb128 .sleb128 .int .hword .2byte .4byte .8byte".split()
+    words(
+        """
+    .ascii .asciz .byte .short .long .quad .zero .uleb128 .sleb128 .int .hword .2byte .4byte .8byte
+    """
+    )
 )
 
 _ENCODINGS = ("e64_dpp", "dpp8", "e32", "e64", "dpp", "sdwa")
@@ -209,10 +216,10 @@ def _finish(state: _State) -> Program:
             raise EmulatorError("the text names no architecture (.amdgcn_target)")
         state.target = match[0]
     for inst in state.instructions:
-        for operand in inst.operands:
-            if inst.base in ("s_branch",) or inst.base.startswith("s_cbranch"):
-                if not isinstance(operand, Symbol) or operand.name not in state.labels:
-                    raise EmulatorError(f"'{inst.text}' jumps to a label that is not defined", where=inst.where)
+        if inst.base == "s_branch" or inst.base.startswith("s_cbranch"):
+            target = inst.operands[0] if inst.operands else None
+            if not isinstance(target, Symbol) or target.name not in state.labels:
+                raise EmulatorError(f"'{inst.text}' jumps to a label that is not defined", where=inst.where)
     if not any(inst.base == "s_endpgm" for inst in state.instructions):
         raise EmulatorError("the program has no s_endpgm", remedy="it was cut off: pass the whole text")
     descriptor = KernelDescriptor(state.directives)

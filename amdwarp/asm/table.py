@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from amdwarp.asm.program import words
+
 
 class Format(str, Enum):
     """Instruction format families."""
@@ -171,10 +173,12 @@ _NARROW_LOADS = (
     *("short_d16", "short_d16_hi"),
 )
 _NARROW_STORES = ("byte", "short", "byte_d16_hi", "short_d16_hi")
-_ATOMICS = (
-    "add smin umin smax umax and or xor swap cmpswap sub inc dec add_x2 smin_x2 umin_x2 smax_x2 umax_x2 and_x2 or_x2 "
-    "xor_x2 swap_x2 cmpswap_x2 sub_x2 add_f32 pk_add_f16 pk_add_bf16 add_f64 min_f64 max_f64"
-).split()
+_ATOMICS = words(
+    """
+    add smin umin smax umax and or xor swap cmpswap sub inc dec add_x2 smin_x2 umin_x2 smax_x2 umax_x2 and_x2
+    or_x2 xor_x2 swap_x2 cmpswap_x2 sub_x2 add_f32 pk_add_f16 pk_add_bf16 add_f64 min_f64 max_f64
+    """
+)
 _CACHE = "buffer_wbl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol buffer_gl0_inv s_dcache_inv s_dcache_wb"
 
 
@@ -215,13 +219,14 @@ def _build() -> dict[str, InstructionInfo]:
     rows(_MFMA, Format.MFMA, 1)
     rows(_DS_READS, Format.DS, 1, "lgkm", ("exec",))
     rows(_DS_WRITES, Format.DS, 0, "lgkm", ("exec",))
-    for prefix, form in (("buffer", Format.BUFFER), ("global", Format.GLOBAL), ("scratch", Format.SCRATCH), ("flat", Format.FLAT)):
+    for form in (Format.BUFFER, Format.GLOBAL, Format.SCRATCH, Format.FLAT):
+        prefix = form.value
         rows([f"{prefix}_load_{size}" for size in (*_SIZES, *_NARROW_LOADS)], form, 1, "vm", ("exec",))
         rows([f"{prefix}_store_{size}" for size in (*_SIZES, *_NARROW_STORES)], form, 0, "vm", ("exec",))
         if prefix != "scratch":
             rows([f"{prefix}_atomic_{name}" for name in _ATOMICS], form, 0, "vm", ("exec",))
-    rows("global_load_lds_dword global_load_lds_dwordx3 global_load_lds_dwordx4", Format.GLOBAL, 0, "vm", ("exec", "m0"))
-    rows("global_load_lds_ubyte global_load_lds_ushort", Format.GLOBAL, 0, "vm", ("exec", "m0"))
+    to_lds = "global_load_lds_dword global_load_lds_dwordx3 global_load_lds_dwordx4"
+    rows(to_lds, Format.GLOBAL, 0, "vm", ("exec", "m0"))
     rows(_CACHE, Format.CACHE, 0)
     return table
 

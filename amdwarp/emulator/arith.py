@@ -32,8 +32,8 @@ def _to_odd(total: Array, error: Array) -> Array:
 def fma32(a: Any, b: Any, c: Any) -> Array:
     """a * b + c of f32 with one rounding.
 
-    The product is exact in f64; the sum is rounded to f64 and then to f32, which goes wrong only where the f64 value lies
-    exactly between two f32 (or is tiny): those are redone with rounding to odd.
+    The product is exact in f64; the sum is rounded to f64 and then to f32, which goes wrong only where the f64 value
+    lies exactly between two f32 (or is tiny): those are redone with rounding to odd.
     """
     product = np.multiply(a, b, dtype=F64)
     total = np.atleast_1d(product + c)

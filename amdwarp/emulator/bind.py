@@ -7,6 +7,7 @@ modifiers it understands with `Binder.take`; what is left over is an error, so n
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ Handler = Callable[["Binder"], Closure]
 
 #: Mnemonic (without encoding suffix) to the function that binds it.
 HANDLERS: dict[str, Handler] = {}
+
+#: The modules of the instruction families, which fill `HANDLERS`.
+FAMILIES = ("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync")
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
@@ -56,8 +60,7 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 
 def float_bits(value: float, kind: str) -> int:
     """Bits of a floating-point constant as an operand of type `kind`."""
-    size = kind[1:]
-    return int({"16": np.float16, "32": np.float32, "64": np.float64}[size](value).view(TYPES["u" + size]))
+    return int(np.array(value, f"f{int(kind[1:]) // 8}").view(f"u{int(kind[1:]) // 8}"))
 
 
 class Binder:
@@ -285,7 +288,7 @@ class Binder:
 
 
 def vector_of(value: Scalar, kind: str) -> Any:
-    """A scalar register's value as numpy scalar or [waves, 1] array of type `kind` (narrower types take the low bits)."""
+    """A scalar register as numpy scalar or [waves, 1] array of type `kind`; narrower types take the low bits."""
     size = int(kind[1:])
     unsigned, dtype = TYPES[f"u{size}"], TYPES[kind]
     if isinstance(value, int):
@@ -325,6 +328,8 @@ def bind(program: Program, inst: Instruction, agpr_base: int) -> Closure:
     Raises:
         EmulatorError: its mnemonic, an operand form or a modifier is not known.
     """
+    for name in FAMILIES:
+        import_module(f"amdwarp.emulator.{name}")
     binder = Binder(program, inst, agpr_base)
     handler = HANDLERS.get(inst.base)
     if handler is None or inst.second is not None:

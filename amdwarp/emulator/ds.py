@@ -237,7 +237,7 @@ WRITES = {
 
 def take_dwords(b: Batch, row: int, count: int) -> Array:
     """A copy of consecutive registers as uint32 [waves, lanes, dwords]."""
-    return np.ascontiguousarray(b.u[row : row + count].transpose(1, 2, 0))
+    return b.u[row : row + count].transpose(1, 2, 0).copy()
 
 
 @handles(*WRITES)
@@ -380,7 +380,10 @@ def bind_atomic(binder: Binder) -> Closure:
 
 @handles("ds_bpermute_b32", "ds_permute_b32")
 def bind_permute(binder: Binder) -> Closure:
-    """bpermute: lane i reads the lane that its address / 4 names. permute: lane i writes to it. Disabled lanes give 0."""
+    """bpermute: lane i reads the lane that its address / 4 names. permute: lane i writes to it.
+
+    Disabled lanes give 0.
+    """
     binder.need(3)
     row, data = binder.vector(0, 1), binder.vector(2, 1)
     address = address_getter(binder, 1, binder.take("offset", 0))

@@ -1,7 +1,7 @@
 """What an observer of an execution sees.
 
-An observer is any object with some of the methods of `Observer`; a method it lacks is not called. Without an observer no
-event is built. Order of the calls within a workgroup:
+An observer is any object with some of the methods of `Observer`; a method it lacks is not called. Without an observer
+no event is built. Order of the calls within a workgroup:
 
 * `workgroup(index)` before its first instruction, `workgroup_end(index)` after its last;
 * `instruction(event)` after each instruction of a batch (neighbouring waves in lockstep), at its issue. A memory

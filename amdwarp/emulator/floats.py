@@ -7,7 +7,7 @@ instruction set manual.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -56,7 +56,7 @@ FP4 = SmallFloat("fp4", 2, 1, 1, 0x7, None, None)
 FP8_OF_TARGET = {"gfx942": (FP8_FNUZ, BF8_FNUZ), "gfx950": (FP8, BF8), "gfx1250": (FP8, BF8)}
 
 
-@lru_cache(maxsize=None)
+@cache
 def decode_table(form: SmallFloat) -> Array:
     """f32 value of every code of `form`."""
     codes = np.arange(1 << form.bits)

@@ -12,7 +12,6 @@ import numpy as np
 
 from amdwarp.asm import Argument, Program, Register, parse
 from amdwarp.asm.program import EXEC
-from amdwarp.emulator import HANDLER_MODULES
 from amdwarp.emulator.bind import bind
 from amdwarp.emulator.events import Recorder
 from amdwarp.emulator.memory import POISON, GlobalMemory, Lds
@@ -26,8 +25,6 @@ LOCKSTEP = 8
 _EXTRA_BYTES = 1 << 24
 #: Targets the emulator knows, with the LDS of a compute unit in bytes.
 TARGETS = {"gfx942": 64 * 1024, "gfx950": 160 * 1024}
-
-assert HANDLER_MODULES
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,9 @@ def encode_scalar(value: Any, argument: Argument, index: int) -> bytes:
         return (number & (1 << 8 * size) - 1).to_bytes(size, "little")
     if isinstance(value, float) and size in (2, 4, 8):
         kind = {2: np.float16, 4: np.float32, 8: np.float64}[size]
-        return kind(value).tobytes()
-    raise UsageError(
-        f"argument {index} is a scalar of {size} bytes, got {type(value).__name__}", remedy="pass an int, float or numpy scalar"
-    )
+        return np.array(value, kind).tobytes()
+    problem = f"argument {index} is a scalar of {size} bytes, got {type(value).__name__}"
+    raise UsageError(problem, remedy="pass an int, float or numpy scalar")
 
 
 def build_arguments(program: Program, args: Sequence[Any], memory: GlobalMemory) -> np.ndarray[Any, Any]:
@@ -135,7 +131,10 @@ def choose_workgroups(
         return [place(flat) for flat in flats]
     chosen = []
     for item in workgroups:
-        found = (*item, 0, 0)[:3] if isinstance(item, tuple) else place(int(item)) if 0 <= int(item) < total else (nx, 0, 0)
+        if isinstance(item, tuple):
+            found = (*item, 0, 0)[:3]
+        else:
+            found = place(int(item)) if 0 <= int(item) < total else (nx, 0, 0)
         if not (0 <= found[0] < nx and 0 <= found[1] < ny and 0 <= found[2] < nz):
             raise UsageError(f"workgroup {item!r} is outside the grid {grid!r}")
         chosen.append((int(found[0]), int(found[1]), int(found[2])))

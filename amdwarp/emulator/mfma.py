@@ -1,8 +1,9 @@
 """Matrix instructions of CDNA (MFMA).
 
-Layouts after the AMD CDNA3 and CDNA4 instruction set manuals, chapter "Matrix arithmetic instructions". For an M x N x K
-product by 64 lanes, lane l holds of A the row l % M and of B the column l % N, both at the k of group l // M, consecutive
-in its registers; of D it holds the column l % N.
+Layouts after the AMD CDNA3 and CDNA4 instruction set manuals, chapter "Matrix arithmetic instructions". For an
+M x N x K product by 64 lanes, lane l holds of A the row l % M and of B the column l % N, both at the k of group l // M,
+consecutive in its registers; of D it holds the column l % N. The 8-bit formats of the f8f6f4 instructions are an
+exception: a lane's 32 elements are two runs of 16, the second K / 2 behind the first.
 
 Products are formed and summed in f32 (f64 for f64 inputs). The order of summation is the host's.
 """
@@ -122,30 +123,28 @@ class OperandCache:
         return made
 
 
-def _left(shape: Shape, decoder: Decoder) -> Callable[[Array], Array]:
+def _left(shape: Shape, decoder: Decoder, runs: int) -> Callable[[Array], Array]:
     """Registers of A to [waves, blocks, rows, k]; rows stand in the order of (result register, lane group)."""
     order = [shape.rows_of_result(g)[r] for r in range(shape.results // shape.blocks) for g in range(64 // shape.n)]
-    if shape.blocks > 1 and shape.m == 4:
+    if shape.m == 4:
         order = list(range(4))
-
-    def build(raw: Array) -> Array:
-        return np.ascontiguousarray(_right(shape, decoder)(raw)[:, :, order])
-
-    return build
+    plain = _right(shape, decoder, runs)
+    return lambda raw: np.ascontiguousarray(plain(raw)[:, :, order])
 
 
-def _right(shape: Shape, decoder: Decoder) -> Callable[[Array], Array]:
-    """Registers of B to [waves, blocks, columns, k]."""
+def _right(shape: Shape, decoder: Decoder, runs: int) -> Callable[[Array], Array]:
+    """Registers of B to [waves, blocks, columns, k]; a lane's elements are `runs` separate runs of k."""
 
     def build(raw: Array) -> Array:
         values = decoder(raw)
         registers, waves, _, per = values.shape
-        split = values.reshape(registers, waves, shape.groups, shape.m, per)
+        split = values.reshape(runs, registers // runs, waves, shape.groups, shape.m, per)
         if shape.blocks == 1:
-            flat = split.transpose(1, 3, 2, 0, 4).reshape(waves, 1, shape.m, shape.k)
+            flat = split.transpose(2, 4, 0, 3, 1, 5).reshape(waves, 1, shape.m, shape.k)
         else:
-            flat = split.transpose(1, 2, 3, 0, 4).reshape(waves, shape.blocks, shape.m, shape.k)
-        return np.ascontiguousarray(flat)
+            flat = split.transpose(2, 3, 4, 0, 1, 5).reshape(waves, shape.blocks, shape.m, shape.k)
+        # A copy even where the layout fits: the registers go on changing.
+        return np.array(flat, order="C")
 
     return build
 
@@ -190,12 +189,12 @@ def bind_mfma(binder: Binder) -> Closure:
         registers_a = registers_b = max(1, shape.per_lane * _BITS[name.split("_")[0]] // 32)
     a, rows_b = binder.vector(1, registers_a), binder.vector(2, registers_b)
     scales = [_scale(binder, at, shape) for at in (0, 1)] if scaled else None
-    build_a, build_b = _left(shape, decode_a), _right(shape, decode_b)
+    runs_a, runs_b = (2 if name == "f8f6f4" and count == 8 else 1 for count in (registers_a, registers_b))
+    build_a, build_b = _left(shape, decode_a, runs_a), _right(shape, decode_b, runs_b)
     d, c = binder.vector(0, shape.results), _addend(binder, shape.results)
-    key_a, key_b = ("A", a, binder.inst.base, build_a), ("B", rows_b, binder.inst.base, build_b)
+    key_a = ("A", a, binder.inst.base, binder.inst.modifier("cbsz"))
+    key_b = ("B", rows_b, binder.inst.base, binder.inst.modifier("blgp"))
     integer = kind == "i32"
-    key_a = (*key_a[:3], binder.inst.modifier("cbsz"))  # type: ignore[assignment]
-    key_b = (*key_b[:3], binder.inst.modifier("blgp"))  # type: ignore[assignment]
 
     def run(b: Batch) -> None:
         cache = b.group.caches.get("mfma")
@@ -247,7 +246,7 @@ def _scale(binder: Binder, which: int, shape: Shape) -> Callable[[Batch, Array],
     at = 4 + which
     low, high = binder.inst.modifier("op_sel"), binder.inst.modifier("op_sel_hi")
     binder.ignore("op_sel", "op_sel_hi")
-    bits = [value[which] if isinstance(value, tuple) and len(value) > which else 0 for value in (low, high)]
+    bits = [value[which] if isinstance(value, tuple) else default for value, default in ((low, 0), (high, 1))]
     shift = np.uint32(8 * (bits[0] | bits[1] << 1))
     get = binder.source(at, "u32")
     order = [shape.rows_of_result(g)[r] for r in range(shape.results) for g in range(64 // shape.n)]

@@ -163,10 +163,6 @@ def _mad_wide(kind: Any) -> Function:
     return lambda a, b, c: np.multiply(a, b, dtype=kind) + c
 
 
-def _sqrt(a: Any) -> Any:
-    return np.sqrt(a)
-
-
 _ONE_SOURCE: dict[str, Op] = {
     "v_mov_b32": ("u32", "u32", None),
     "v_mov_b64": ("u64", "u64", None),
@@ -182,7 +178,11 @@ _ONE_SOURCE: dict[str, Op] = {
     "v_cvt_f32_u32": ("f32", "u32", lambda a: a.astype(F32)),
     "v_cvt_i32_f32": ("i32", "f32", lambda a: arith.saturate(a, -(2.0**31), 2.0**31 - 1, I32)),
     "v_cvt_u32_f32": ("u32", "f32", lambda a: arith.saturate(a, 0.0, 2.0**32 - 1, U32)),
-    "v_cvt_rpi_i32_f32": ("i32", "f32", lambda a: arith.saturate(np.floor(a + F64(0.5)), -(2.0**31), 2.0**31 - 1, I32)),
+    "v_cvt_rpi_i32_f32": (
+        "i32",
+        "f32",
+        lambda a: arith.saturate(np.floor(a + F64(0.5)), -(2.0**31), 2.0**31 - 1, I32),
+    ),
     "v_cvt_flr_i32_f32": ("i32", "f32", lambda a: arith.saturate(np.floor(a), -(2.0**31), 2.0**31 - 1, I32)),
     "v_cvt_f16_f32": ("f16", "f32", lambda a: a.astype(F16)),
     "v_cvt_f32_f16": ("f32", "f16", lambda a: a.astype(F32)),
@@ -221,10 +221,10 @@ for _at in range(4):
     _ONE_SOURCE[f"v_cvt_f32_ubyte{_at}"] = ("f32", "u32", _ubyte(_at))
 for _t, _kind in (("f16", F16), ("f32", F32), ("f64", F64)):
     _one = _kind(1)
-    for _name, _function in {
+    _functions: dict[str, Function] = {
         "rcp": lambda a, one=_one: one / a,
         "rsq": lambda a, one=_one: one / np.sqrt(a),
-        "sqrt": _sqrt,
+        "sqrt": np.sqrt,
         "fract": lambda a: np.where(np.isfinite(a), a - np.floor(a), np.nan).astype(a.dtype),
         "trunc": np.trunc,
         "ceil": np.ceil,
@@ -232,7 +232,8 @@ for _t, _kind in (("f16", F16), ("f32", F32), ("f64", F64)):
         "floor": np.floor,
         "sin": _sine(np.sin),
         "cos": _sine(np.cos),
-    }.items():
+    }
+    for _name, _function in _functions.items():
         _ONE_SOURCE[f"v_{_name}_{_t}"] = (_t, _t, _function)
 
 _SHIFTS: dict[str, Op] = {
@@ -365,10 +366,18 @@ _ORDERED: dict[str, Function] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-_NEVER, _ALWAYS = (lambda a, b: np.broadcast_arrays(a != a, b != b)[0] & False), (lambda a, b: _NEVER(a, b) | True)
+
+
+def _never(a: Any, b: Any) -> Any:
+    return np.zeros(np.broadcast_shapes(np.shape(a), np.shape(b)), bool)
+
+
+def _always(a: Any, b: Any) -> Any:
+    return ~_never(a, b)
+
 
 #: v_cmp condition for integers and floats: (function of two operands).
-INT_CONDITIONS: dict[str, Function] = {**_ORDERED, "ne": np.not_equal, "f": _NEVER, "t": _ALWAYS}
+INT_CONDITIONS: dict[str, Function] = {**_ORDERED, "ne": np.not_equal, "f": _never, "t": _always}
 FLOAT_CONDITIONS: dict[str, Function] = {
     **_ORDERED,
     "lg": lambda a, b: (a < b) | (a > b),
@@ -380,8 +389,8 @@ FLOAT_CONDITIONS: dict[str, Function] = {
     "nle": lambda a, b: ~(a <= b),
     "neq": np.not_equal,
     "nlt": lambda a, b: ~(a < b),
-    "f": _NEVER,
-    "tru": _ALWAYS,
+    "f": _never,
+    "tru": _always,
 }
 
 #: v_cmp mnemonic tail (``lt_f32``) to (type of the first operand, of the second, function).

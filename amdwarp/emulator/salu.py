@@ -1,7 +1,7 @@
 """Scalar ALU: SOP1, SOP2, SOPC, SOPK.
 
-Each operation is a function on Python ints in [0, 2^bits); where the waves of a batch hold different values it runs once
-per wave. Semantics after the AMD CDNA3 instruction set manual, chapter "SALU instructions".
+Each operation is a function on Python ints in [0, 2^bits); where the waves of a batch hold different values it runs
+once per wave. Semantics after the AMD CDNA3 instruction set manual, chapter "SALU instructions".
 """
 
 from __future__ import annotations

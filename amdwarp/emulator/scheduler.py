@@ -1,7 +1,7 @@
 """Runs the waves of one workgroup.
 
-Waves at one pc run as a batch; where a branch divides them the batch splits, and neighbours that meet at one pc with the
-same operations under way join again. Which batch runs next, and how far, is drawn from the seed.
+Waves at one pc run as a batch; where a branch divides them the batch splits, and neighbours that meet at one pc with
+the same operations under way join again. Which batch runs next, and how far, is drawn from the seed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from amdwarp.errors import EmulatorError
 
 #: Instructions of a turn are drawn up to this number (a barrier or the end cuts it short).
 LONGEST_TURN = 2000
+#: Without a seed, instructions after which another batch has its turn.
+FAIR_TURN = 100_000
 
 
 @dataclass
@@ -31,7 +33,12 @@ class Scheduler:
     """The waves of a workgroup until all have ended."""
 
     def __init__(
-        self, program: Program, closures: Sequence[Closure], batches: list[Batch], rng: random.Random | None, limits: Limits
+        self,
+        program: Program,
+        closures: Sequence[Closure],
+        batches: list[Batch],
+        rng: random.Random | None,
+        limits: Limits,
     ) -> None:
         self.program, self.closures, self.rng, self.limits = program, closures, rng, limits
         self.batches = batches
@@ -52,7 +59,8 @@ class Scheduler:
                 self._release()
                 continue
             if self.rng is None:
-                batch, turn = min(runnable, key=lambda b: b.pc), self.limits.instructions + 1
+                # The one furthest behind, so that batches meet again; long turns are cut so that none starves.
+                batch, turn = min(runnable, key=lambda b: (b.count // FAIR_TURN, b.pc)), FAIR_TURN
             else:
                 batch, turn = self.rng.choice(runnable), self.rng.randint(1, LONGEST_TURN)
             self._turn(batch, turn)
@@ -80,8 +88,8 @@ class Scheduler:
 
     def _turn(self, b: Batch, turn: int) -> None:
         at = self.batches.index(b)
-        near = {self.batches[i].pc for i in (at - 1, at + 1) if 0 <= i < len(self.batches) and self.batches[i].state == RUNNING}
-        near.discard(b.pc)
+        around = [*self.batches[max(at - 1, 0) : at], *self.batches[at + 1 : at + 2]]
+        near = {other.pc for other in around if other.state == RUNNING} - {b.pc}
         before = b.count
         try:
             if b.group.recorder is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Pending:
 
 def join_pending(left: Pending, right: Pending, waves: tuple[int, int], lanes: int) -> Pending:
     """The operation of two neighbouring batches as one."""
-    items = []
+    items: list[Any] = []
     for x, y in zip(left.payload, right.payload, strict=True):
         if x is None and y is None:
             items.append(None)
@@ -261,7 +262,7 @@ class Batch:
         """One batch for each run of waves with equal `keys`; registers stay where they are."""
         bounds = [0, *(at for at in range(1, self.n) if keys[at] != keys[at - 1]), self.n]
         parts = []
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in pairwise(bounds):
             scalars: list[Scalar] = [x if type(x) is int else merge(x[low:high]) for x in self.s]  # type: ignore[index]
             part = Batch(self.group, self.first + low, self.first + high, scalars, self.pc)
             part.scc = self.scc if isinstance(self.scc, int) else merge(self.scc[low:high])
@@ -277,7 +278,7 @@ class Batch:
         if self.last != other.first or self.pc != other.pc or self.state != other.state:
             return False
         for mine, its in ((self.vm, other.vm), (self.ds, other.ds), (self.sm, other.sm)):
-            if [(pending.inst, pending.deliver) for pending in mine] != [(pending.inst, pending.deliver) for pending in its]:
+            if [(p.inst, p.deliver) for p in mine] != [(p.inst, p.deliver) for p in its]:
                 return False
         return True
 

@@ -35,7 +35,7 @@ def vector_sources(binder: Binder, first: int, kinds: list[str]) -> tuple[list[G
         if len(kinds) > 2:
             raise binder.fail("SDWA has at most two sources")
         return [sdwa_source(binder, first + at, at, kind) for at, kind in enumerate(kinds)], exec_mask
-    select = binder.take("op_sel", ()) if any(kind.endswith("16") for kind in kinds) else ()
+    select: tuple[int, ...] = binder.take("op_sel", ()) if any(kind.endswith("16") for kind in kinds) else ()
     getters = []
     for at, kind in enumerate(kinds):
         high = at < len(select) and select[at] == 1
@@ -57,6 +57,15 @@ def vector_target(binder: Binder, at: int, kind: str) -> MaskedSetter:
     return binder.target(at, kind, high=high)
 
 
+#: Integer operations that clamp: (signed, exact operation).
+_CLAMPED: dict[str, tuple[bool, Any]] = {
+    "v_add_u32": (False, np.add),
+    "v_sub_u32": (False, np.subtract),
+    "v_add_i32": (True, np.add),
+    "v_sub_i32": (True, np.subtract),
+}
+
+
 def clamped(binder: Binder, function: Function | None, kind: str) -> Function | None:
     """`function` followed by clamp, if the instruction has it."""
     if not binder.flag("clamp"):
@@ -64,10 +73,9 @@ def clamped(binder: Binder, function: Function | None, kind: str) -> Function | 
     plain = function if function is not None else np.positive
     if kind[0] == "f":
         return lambda *args: np.clip(np.nan_to_num(plain(*args), nan=0.0), 0, 1)
-    wide = {"v_add_u32": (0, np.add), "v_sub_u32": (0, np.subtract), "v_add_i32": (1, np.add), "v_sub_i32": (1, np.subtract)}
-    if binder.inst.base not in wide:
+    if binder.inst.base not in _CLAMPED:
         raise binder.fail("clamp is not known for this integer operation")
-    is_signed, exact = wide[binder.inst.base]
+    is_signed, exact = _CLAMPED[binder.inst.base]
     low, high = (-(2**31), 2**31 - 1) if is_signed else (0, 2**32 - 1)
     dtype = np.int32 if is_signed else np.uint32
     return lambda a, b: np.clip(exact(a, b, dtype=np.int64), low, high).astype(dtype)
@@ -269,7 +277,8 @@ def bind_div_scale(binder: Binder) -> Closure:
     put, put_flag = binder.target(0, kind), _carry_target(binder, 1)
 
     def run(b: Batch) -> None:
-        value, flags = arith.div_scale(*(source(b) for source in getters), kind)
+        s0, s1, s2 = (source(b) for source in getters)
+        value, flags = arith.div_scale(s0, s1, s2, kind)
         put(b, value, b.mask)
         put_flag(b, flags)
 

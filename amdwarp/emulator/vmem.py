@@ -18,7 +18,8 @@ from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.asm.program import M0
 from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.ds import DROPPED, all_lanes, atomic_lanes, poison, put_dwords, take_dwords
-from amdwarp.emulator.memory import POISON, Array, Fault, scatter_block
+from amdwarp.emulator.floats import bf16_bits, bf16_value
+from amdwarp.emulator.memory import POISON, Array, Fault, gather_block, scatter_block
 from amdwarp.emulator.state import Batch, Closure, expand
 
 #: What an address function gives: uint64 addresses [waves, lanes], lanes that access memory (None for all), and dwords
@@ -110,7 +111,7 @@ def buffer_locator(binder: Binder, at: int) -> Locator:
 
 
 def global_locator(binder: Binder, at: int) -> Locator:
-    """Address function of a global instruction: 64-bit vaddr with ``off``, or 32-bit vaddr with a 64-bit scalar base."""
+    """Address function of a global instruction: 64-bit vaddr and ``off``, or 32-bit vaddr and a 64-bit scalar base."""
     offset = binder.take("offset", 0)
     base = binder.ops[at + 1]
     if base == Symbol("off"):
@@ -361,7 +362,8 @@ def _scratch_index(b: Batch, inside: Array, size: int) -> Array:
     bad = mask & ((inside < 0) | (inside + size > block))
     if bad.any():
         wave, lane = (int(axis[0]) for axis in np.nonzero(bad))
-        raise Fault(f"scratch offset {int(inside[wave, lane])} + {size} is outside the lane's {block} bytes", wave, lane)
+        at = int(inside[wave, lane])
+        raise Fault(f"scratch offset {at} + {size} is outside the lane's {block} bytes", wave, lane)
     lanes = np.arange(b.n * b.group.lanes, dtype=np.int64).reshape(b.n, -1) + b.first * b.group.lanes
     return lanes * block + inside
 
@@ -393,8 +395,6 @@ def bind_scratch_load(binder: Binder) -> Closure:
 
 
 def _gather_scratch(b: Batch, index: Array, size: int) -> Array:
-    from amdwarp.emulator.memory import gather_block
-
     return gather_block(b.group.scratch.reshape(-1), index, size, b.mask)
 
 
@@ -461,8 +461,6 @@ def _packed_add(old: Any, new: Any, dtype: Any) -> Any:
     if dtype is not None:
         halves = pair.view(dtype).reshape(2, 2)
         return (halves[0] + halves[1]).astype(dtype).view(np.uint32)[0]
-    from amdwarp.emulator.floats import bf16_bits, bf16_value
-
     values = bf16_value(pair.view(np.uint16).reshape(2, 2))
     bits = bf16_bits(values[0] + values[1])
     return np.uint32(bits[0] | bits[1] << np.uint32(16))

@@ -10,6 +10,7 @@ import numpy as np
 from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.emulator import arith
 from amdwarp.emulator.bind import TYPES, Binder, Getter, handles, vector_of
+from amdwarp.emulator.floats import bf16_value
 from amdwarp.emulator.ops import fmax, fmin
 from amdwarp.emulator.state import Batch, Closure
 from amdwarp.emulator.valu import clamped
@@ -50,7 +51,7 @@ HALVES: dict[str, tuple[str, int, Function]] = {
 
 
 def _selectors(binder: Binder, count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """((op_sel, neg_lo), (op_sel_hi, neg_hi)) as per-source tuples: one entry for the low and one for the high result."""
+    """Per-source tuples ((op_sel, neg_lo), (op_sel_hi, neg_hi)): for the low and for the high result."""
     zeros, ones = (0,) * count, (1,) * count
     fields = []
     for name, default in (("op_sel", zeros), ("neg_lo", zeros), ("op_sel_hi", ones), ("neg_hi", zeros)):
@@ -197,7 +198,6 @@ def bind_mixed(binder: Binder) -> Closure:
     return run
 
 
-#: Dot products: mnemonic to (elements of a register as f32 or int64, result type).
 @handles("v_dot2_f32_f16", "v_dot2_f32_bf16")
 def bind_dot2(binder: Binder) -> Closure:
     """c + a.low * b.low + a.high * b.high in f32."""
@@ -207,11 +207,13 @@ def bind_dot2(binder: Binder) -> Closure:
     x, y, z = binder.source(1, "u32"), binder.source(2, "u32"), binder.source(3, "f32")
     put = binder.target(0, "f32")
 
-    def elements(value: Any) -> tuple[Any, Any]:
-        low, high = value & np.uint32(0xFFFF), value >> np.uint32(16)
+    def one(bits: Any) -> Any:
         if is_half:
-            return tuple(np.asarray(v).astype(np.uint16).view(np.float16).astype(np.float64) for v in (low, high))  # type: ignore[return-value]
-        return tuple((np.asarray(v) << np.uint32(16)).view(np.float32).astype(np.float64) for v in (low, high))  # type: ignore[return-value]
+            return np.asarray(bits).astype(np.uint16).view(np.float16).astype(np.float64)
+        return bf16_value(np.asarray(bits)).astype(np.float64)
+
+    def elements(value: Any) -> tuple[Any, Any]:
+        return one(value & np.uint32(0xFFFF)), one(value >> np.uint32(16))
 
     def run(b: Batch) -> None:
         (a0, a1), (b0, b1) = elements(x(b)), elements(y(b))
