@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from amdwarp.asm import Instruction
 from amdwarp.emulator.memory import Array
-from amdwarp.emulator.state import Batch, Pending
+from amdwarp.emulator.state import STOP, Batch, Closure, Pending, SplitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Access:
         size: bytes at each address.
         mask: bool [waves, lanes] of lanes that access memory, or None for all.
         filled: bool [waves, lanes] of lanes of a direct-to-LDS load that write zeros, or None for none.
+        values: of an LDS write: uint32 [waves, lanes, dwords], the low `size` bytes of which are written.
     """
 
     space: str
@@ -44,6 +45,7 @@ class Access:
     size: int
     mask: Array | None
     filled: Array | None = None
+    values: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class InstructionEvent:
         accesses: memory accesses, empty for others.
         serials: numbers of the memory operations issued by it.
         next_pc: where the waves go on (a branch that splits the batch: the pc of the instruction itself).
+        batch: the waves' machine state behind the instruction.
     """
 
     inst: Instruction
@@ -66,6 +69,7 @@ class InstructionEvent:
     accesses: tuple[Access, ...]
     serials: tuple[int, ...]
     next_pc: int
+    batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,10 @@ class CompletionEvent:
 
 class Observer(Protocol):
     """The full set of calls; see the module's text."""
+
+    def wants(self, inst: Instruction) -> bool:
+        """True if `instruction` is to be called for this one; asked once for each, before anything runs."""
+        return True
 
     def workgroup(self, index: tuple[int, int, int]) -> None:
         """A workgroup starts."""
@@ -101,6 +109,10 @@ def _nothing(*_: Any) -> None:
     return None
 
 
+def _always(inst: Instruction) -> bool:
+    return True
+
+
 class Recorder:
     """Collects what one instruction does and passes it to the observer."""
 
@@ -108,6 +120,7 @@ class Recorder:
         self.workgroup = getattr(observer, "workgroup", _nothing)
         self.workgroup_end = getattr(observer, "workgroup_end", _nothing)
         self.barrier = getattr(observer, "barrier", _nothing)
+        self._wants = getattr(observer, "wants", _always)
         self._instruction = getattr(observer, "instruction", _nothing)
         self._complete = getattr(observer, "complete", _nothing)
         self._accesses: list[Access] = []
@@ -116,12 +129,34 @@ class Recorder:
         """Note an access of the current instruction; the arguments are the fields of `Access`."""
         self._accesses.append(Access(*fields))
 
-    def instruction(self, inst: Instruction, b: Batch, mask: Array | None, serial: int, next_pc: int) -> None:
+    def observed(self, inst: Instruction, closure: Closure) -> Closure:
+        """`closure` with a report of what it did, or itself where the observer does not want to know."""
+        if self._instruction is _nothing or not self._wants(inst):
+            return closure
+        pc = inst.index
+
+        def run(b: Batch) -> int | None:
+            mask, serial = b.mask, b.group.serial
+            self._accesses = []
+            try:
+                following = closure(b)
+            except SplitError:
+                self._report(inst, b, mask, serial, pc)
+                raise
+            self._report(
+                inst, b, mask, serial, pc + 1 if following is None else b.pc if following == STOP else following
+            )
+            return following
+
+        return run
+
+    def _report(self, inst: Instruction, b: Batch, mask: Array | None, serial: int, next_pc: int) -> None:
         """Report the current instruction; `serial` is the last number given before it."""
-        accesses, self._accesses = tuple(self._accesses), []
         serials = tuple(range(serial + 1, b.group.serial + 1))
-        self._instruction(InstructionEvent(inst, b.first, b.last, mask, accesses, serials, next_pc))
+        self._instruction(InstructionEvent(inst, b.first, b.last, mask, tuple(self._accesses), serials, next_pc, b))
 
     def complete(self, b: Batch, pending: Pending) -> None:
         """Report a delivery."""
+        if self._complete is _nothing:
+            return
         self._complete(CompletionEvent(pending.inst, b.first, b.last, pending.serial))

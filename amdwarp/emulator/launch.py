@@ -179,8 +179,19 @@ class Machine:
         for first in range(0, self.waves, self.lockstep):
             scalars = self._scalars(kernarg, arguments, index)
             last = min(first + self.lockstep, self.waves)
-            batches.append(Batch(group, first, last, scalars, self.program.entry))
+            batch = Batch(group, first, last, scalars, self.program.entry)
+            batch.mode = self._mode()
+            batches.append(batch)
         return Scheduler(self.program, self.closures, batches, rng, limits).run()
+
+    def _mode(self) -> int:
+        """Initial MODE: rounding in bits 0-3, denormals in bits 4-7, FP16_OVFL in bit 23."""
+        get = self.program.descriptor.get
+        rounding = get("float_round_mode_32") | get("float_round_mode_16_64") << 2
+        denormals = get("float_denorm_mode_32", 3) | get("float_denorm_mode_16_64", 3) << 2
+        if rounding or denormals != 15:
+            raise EmulatorError("the kernel's float mode is not rounding to nearest even with denormals")
+        return denormals << 4 | get("fp16_overflow") << 23
 
     def _work_items(self) -> None:
         """v0 holds the work-item number (x in bits 0-9; workgroups are one-dimensional)."""
@@ -260,6 +271,9 @@ def launch(
     kernarg = memory.add(segment, "the argument segment")
     machine = Machine(program, max(1, lockstep), lds_bytes)
     recorder = None if observer is None else Recorder(observer)
+    if recorder is not None:
+        code = zip(program.instructions, machine.closures, strict=True)
+        machine.closures = [recorder.observed(inst, closure) for inst, closure in code]
     executed, start = 0, time.perf_counter()
     with np.errstate(all="ignore"):
         for done, index in enumerate(chosen):

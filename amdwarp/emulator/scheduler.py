@@ -10,16 +10,38 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amdwarp.asm import Program
+from amdwarp.asm import Instruction, Program
 from amdwarp.emulator.memory import Fault
-from amdwarp.emulator.state import AT_BARRIER, ENDED, RUNNING, STOP, Batch, Closure
-from amdwarp.emulator.sync import SplitError
+from amdwarp.emulator.state import AT_BARRIER, ENDED, RUNNING, STOP, Batch, Closure, SplitError
 from amdwarp.errors import EmulatorError
 
 #: Instructions of a turn are drawn up to this number (a barrier or the end cuts it short).
 LONGEST_TURN = 2000
 #: Without a seed, instructions after which another batch has its turn.
 FAIR_TURN = 100_000
+
+
+class ExecutionError(EmulatorError):
+    """An access or operation that the running program may not do.
+
+    Args:
+        inst: what was executed.
+        problem: what is wrong with it.
+        wave, lane: of the workgroup, or None where all waves of the batch are concerned.
+    """
+
+    def __init__(self, inst: Instruction, problem: str, remedy: str, wave: int | None, lane: int | None) -> None:
+        at = "" if wave is None else f" (wave {wave}, lane {lane})"
+        super().__init__(f"'{inst.text}'{at}: {problem}", where=inst.where, remedy=remedy)
+        self.inst, self.what, self.wave, self.lane = inst, problem, wave, lane
+
+
+class EndlessError(EmulatorError):
+    """Waves that do not come to an end; `positions` says where each is."""
+
+    def __init__(self, problem: str, positions: str, remedy: str = "") -> None:
+        super().__init__(f"{problem}; {positions}", remedy=remedy)
+        self.what, self.positions = problem, positions
 
 
 @dataclass
@@ -92,10 +114,7 @@ class Scheduler:
         near = {other.pc for other in around if other.state == RUNNING} - {b.pc}
         before = b.count
         try:
-            if b.group.recorder is None:
-                self._run(b, turn, near)
-            else:
-                self._run_observed(b, turn, near)
+            self._run(b, turn, near)
         except SplitError as split:
             b.count += 1
             self._split(b, split.targets, before)
@@ -108,8 +127,9 @@ class Scheduler:
             raise self._internal(b, problem) from problem
         self.executed += (b.count - before) * b.n
         if b.count > self.limits.instructions:
-            raise EmulatorError(
-                f"a wave has executed {b.count} instructions without an end; {self._positions()}",
+            raise EndlessError(
+                f"a wave has executed {b.count} instructions without an end",
+                self._positions(),
                 remedy="if the kernel is that long, raise max_instructions",
             )
         if b.state == RUNNING:
@@ -135,27 +155,6 @@ class Scheduler:
             b.pc = pc
             b.count += done
 
-    def _run_observed(self, b: Batch, turn: int, near: set[int]) -> None:
-        """`_run` with an event after each instruction."""
-        recorder = b.group.recorder
-        assert recorder is not None
-        code, instructions = self.closures, self.program.instructions
-        for _ in range(turn):
-            pc, mask, serial = b.pc, b.mask, b.group.serial
-            try:
-                following = code[pc](b)
-            except SplitError:
-                recorder.instruction(instructions[pc], b, mask, serial, pc)
-                raise
-            b.count += 1
-            if following is None:
-                b.pc = pc + 1
-            elif following != STOP:
-                b.pc = following
-            recorder.instruction(instructions[pc], b, mask, serial, b.pc)
-            if following == STOP or b.pc in near:
-                return
-
     def _split(self, b: Batch, targets: list[int], before: int) -> None:
         at = self.batches.index(b)
         self.executed += (b.count - before) * b.n
@@ -168,8 +167,8 @@ class Scheduler:
 
     def _located(self, b: Batch, fault: Fault) -> EmulatorError:
         inst = self.program.instructions[b.pc]
-        lane = "" if fault.wave is None else f" (wave {b.first + fault.wave}, lane {fault.lane})"
-        return EmulatorError(f"'{inst.text}'{lane}: {fault.problem}", where=inst.where, remedy=fault.remedy)
+        wave = None if fault.wave is None else b.first + fault.wave
+        return ExecutionError(inst, fault.problem, fault.remedy, wave, fault.lane)
 
     def _internal(self, b: Batch, problem: Exception) -> EmulatorError:
         inst = self.program.instructions[b.pc]

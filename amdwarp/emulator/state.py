@@ -29,6 +29,14 @@ STOP = -1
 RUNNING, AT_BARRIER, ENDED = "running", "at a barrier", "ended"
 
 
+class SplitError(Exception):
+    """Raised by a branch whose waves disagree: `targets` holds the next pc of each wave."""
+
+    def __init__(self, targets: list[int]) -> None:
+        super().__init__("the waves go different ways")
+        self.targets = targets
+
+
 class RegisterFile:
     """Vector and accumulation registers of a workgroup: uint32 [register, wave, lane]; a0 stands behind the last v."""
 
@@ -140,6 +148,7 @@ class Batch:
         "last",
         "mask",
         "masks",
+        "mode",
         "n",
         "pc",
         "r",
@@ -157,6 +166,7 @@ class Batch:
         self.u, self.f, self.i, self.r = views.u, views.f, views.i, views.r
         self.s = scalars
         self.scc: Scalar = 0
+        self.mode = 0
         self.pc = pc
         self.state = RUNNING
         self.vm: list[Pending] = []
@@ -269,13 +279,14 @@ class Batch:
             part.vm = [pending.part(low, high) for pending in self.vm]
             part.ds = [pending.part(low, high) for pending in self.ds]
             part.sm = [pending.part(low, high) for pending in self.sm]
-            part.state, part.count = self.state, self.count
+            part.state, part.count, part.mode = self.state, self.count, self.mode
             parts.append(part)
         return parts
 
     def joins(self, other: Batch) -> bool:
         """True if `other` is the neighbour behind this batch, at the same pc with the same operations under way."""
-        if self.last != other.first or self.pc != other.pc or self.state != other.state:
+        same = self.pc == other.pc and self.state == other.state and self.mode == other.mode
+        if self.last != other.first or not same:
             return False
         for mine, its in ((self.vm, other.vm), (self.ds, other.ds), (self.sm, other.sm)):
             if [(p.inst, p.deliver) for p in mine] != [(p.inst, p.deliver) for p in its]:
@@ -298,7 +309,7 @@ class Batch:
         joined.vm = [join_pending(x, y, waves, lanes) for x, y in zip(self.vm, other.vm, strict=True)]
         joined.ds = [join_pending(x, y, waves, lanes) for x, y in zip(self.ds, other.ds, strict=True)]
         joined.sm = [join_pending(x, y, waves, lanes) for x, y in zip(self.sm, other.sm, strict=True)]
-        joined.state, joined.count = self.state, max(self.count, other.count)
+        joined.state, joined.count, joined.mode = self.state, max(self.count, other.count), self.mode
         return joined
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from amdwarp.asm import Immediate, Symbol
 from amdwarp.asm.program import EXEC, VCC
 from amdwarp.emulator.bind import Binder, handles
-from amdwarp.emulator.state import AT_BARRIER, ENDED, STOP, Batch, Closure, Scalar, expand
-
-
-class SplitError(Exception):
-    """Raised by a branch whose waves disagree: `targets` holds the next pc of each wave."""
-
-    def __init__(self, targets: list[int]) -> None:
-        super().__init__("the waves go different ways")
-        self.targets = targets
+from amdwarp.emulator.memory import Fault
+from amdwarp.emulator.state import AT_BARRIER, ENDED, STOP, Batch, Closure, Scalar, SplitError, expand
 
 
 def wait(b: Batch, vm: int | None, lgkm: int | None) -> None:
@@ -120,6 +115,34 @@ def bind_branch_mask(binder: Binder) -> Closure:
         if isinstance(flags, tuple) and len(set(flags)) == 1:
             flags = flags[0]
         return _jump(b, flags, wanted, target, after)
+
+    return run
+
+
+_MODE_FIELD = re.compile(r"hwreg\(HW_REG_MODE, ?(\d+), ?(\d+)\)$")
+#: MODE bits for rounding and denormals; the emulator rounds to nearest even with denormals on.
+_FLOAT_CONTROL, _FLOAT_DEFAULT = 0xFF, 0xF0
+
+
+@handles("s_setreg_imm32_b32", "s_setreg_b32")
+def bind_set_mode(binder: Binder) -> Closure:
+    """Write a field of MODE; other hardware registers are not known."""
+    binder.need(2)
+    op = binder.ops[0]
+    match = _MODE_FIELD.match(op.name) if isinstance(op, Symbol) else None
+    if match is None:
+        raise binder.fail("the emulator knows the fields of HW_REG_MODE only")
+    offset, size = int(match[1]), int(match[2])
+    mask = (1 << size) - 1
+    get = binder.scalar_source(1)
+
+    def run(b: Batch) -> None:
+        value = get(b)
+        if not isinstance(value, int):
+            raise Fault("the waves of a batch set MODE differently", remedy="launch with lockstep=1")
+        b.mode = b.mode & ~(mask << offset) | (value & mask) << offset
+        if b.mode & _FLOAT_CONTROL != _FLOAT_DEFAULT:
+            raise Fault("a rounding mode other than to nearest even with denormals is not known")
 
     return run
 

@@ -17,8 +17,7 @@ import numpy as np
 from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.asm.program import M0
 from amdwarp.emulator.bind import Binder, handles
-from amdwarp.emulator.ds import DROPPED, all_lanes, atomic_lanes, poison, put_dwords, take_dwords
-from amdwarp.emulator.floats import bf16_bits, bf16_value
+from amdwarp.emulator.ds import DROPPED, all_lanes, poison, put_dwords, take_dwords
 from amdwarp.emulator.memory import POISON, Array, Fault, gather_block, scatter_block
 from amdwarp.emulator.state import Batch, Closure, expand
 
@@ -177,7 +176,7 @@ def _extend(values: Array, size: int) -> Array:
     return ((values << np.uint32(spare)).view(np.int32) >> np.int32(spare)).view(np.uint32)
 
 
-def _note(b: Batch, kind: str, located: Located, size: int) -> None:
+def note(b: Batch, kind: str, located: Located, size: int) -> None:
     if b.group.recorder is not None:
         b.group.recorder.access("global", kind, located[0], size, located[1])
 
@@ -198,7 +197,7 @@ def bind_load(binder: Binder, locator: Locator, form: tuple[int, int, bool, str]
             values = _extend(values, size)
         if part:
             values = (values & np.uint32(0xFFFF)) << shift | (b.r[0][row] & keep)[..., None]
-        _note(b, "read", located, size)
+        note(b, "read", located, size)
         poison(b, row, count)
         b.issue(b.vm, binder.inst, deliver, b.mask, values)
 
@@ -215,14 +214,14 @@ def bind_store(binder: Binder, locator: Locator, form: tuple[int, int, bool], da
         values = take_dwords(b, row, count)
         if upper:
             values = values >> np.uint32(16)
-        _note(b, "write", located, size)
+        note(b, "write", located, size)
         write_located(b, located, values, size)
         b.issue(b.vm, binder.inst, None, b.mask)
 
     return run
 
 
-def _operand_count(binder: Binder, count: int) -> None:
+def operand_count(binder: Binder, count: int) -> None:
     binder.need(count)
     binder.ignore(*_CACHE_BITS)
 
@@ -232,31 +231,31 @@ def bind_buffer_load(binder: Binder) -> Closure:
     """Buffer load to registers, or with ``lds`` straight to LDS."""
     form = LOADS[binder.inst.base[len("buffer_load_") :]]
     if binder.flag("lds"):
-        _operand_count(binder, 3)
+        operand_count(binder, 3)
         immediate = binder.inst.modifier("offset")
         return bind_to_lds(binder, buffer_locator(binder, 0), form, immediate if isinstance(immediate, int) else 0)
-    _operand_count(binder, 4)
+    operand_count(binder, 4)
     return bind_load(binder, buffer_locator(binder, 1), form)
 
 
 @handles(*(f"buffer_store_{tail}" for tail in STORES))
 def bind_buffer_store(binder: Binder) -> Closure:
     """Buffer store."""
-    _operand_count(binder, 4)
+    operand_count(binder, 4)
     return bind_store(binder, buffer_locator(binder, 1), STORES[binder.inst.base[len("buffer_store_") :]], 0)
 
 
 @handles(*(f"global_load_{tail}" for tail in LOADS))
 def bind_global_load(binder: Binder) -> Closure:
     """Global load to registers."""
-    _operand_count(binder, 3)
+    operand_count(binder, 3)
     return bind_load(binder, global_locator(binder, 1), LOADS[binder.inst.base[len("global_load_") :]])
 
 
 @handles(*(f"global_store_{tail}" for tail in STORES))
 def bind_global_store(binder: Binder) -> Closure:
     """Global store: address, data, base."""
-    _operand_count(binder, 3)
+    operand_count(binder, 3)
     address = binder.ops[0], binder.ops[2]
     data = binder.ops[1]
     binder.ops = (*address, data)
@@ -266,14 +265,14 @@ def bind_global_store(binder: Binder) -> Closure:
 @handles(*(f"flat_load_{tail}" for tail in LOADS))
 def bind_flat_load(binder: Binder) -> Closure:
     """Flat load from global memory."""
-    _operand_count(binder, 2)
+    operand_count(binder, 2)
     return bind_load(binder, flat_locator(binder, 1), LOADS[binder.inst.base[len("flat_load_") :]])
 
 
 @handles(*(f"flat_store_{tail}" for tail in STORES))
 def bind_flat_store(binder: Binder) -> Closure:
     """Flat store to global memory."""
-    _operand_count(binder, 2)
+    operand_count(binder, 2)
     return bind_store(binder, flat_locator(binder, 0), STORES[binder.inst.base[len("flat_store_") :]], 1)
 
 
@@ -285,7 +284,7 @@ _LDS_LOADS = {"dword": LOADS["dword"], "dwordx3": LOADS["dwordx3"], "dwordx4": L
 @handles(*(f"global_load_lds_{tail}" for tail in _LDS_LOADS))
 def bind_global_load_lds(binder: Binder) -> Closure:
     """Global load straight to LDS."""
-    _operand_count(binder, 2)
+    operand_count(binder, 2)
     form = _LDS_LOADS[binder.inst.base[len("global_load_lds_") :]]
     immediate = binder.inst.modifier("offset")
     return bind_to_lds(binder, global_locator(binder, 0), form, immediate if isinstance(immediate, int) else 0)
@@ -317,9 +316,9 @@ def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, st
             on = all_lanes(b, on) & ~dropped[:, None]
         b.group.lds.check(addresses, size, on)
         if b.group.recorder is not None:
-            _note(b, "read", located, size)
+            note(b, "read", located, size)
             filled = None if located[1] is None else ~located[1]
-            b.group.recorder.access("lds", "write", addresses, size, on, filled)
+            b.group.recorder.access("lds", "write", addresses, size, on, filled, values)
         if b.ds:
             b.settle_reads(addresses[:, 0], addresses[:, -1] + size)
         if on is None or on.any():
@@ -371,7 +370,7 @@ def _scratch_index(b: Batch, inside: Array, size: int) -> Array:
 @handles(*(f"scratch_load_{tail}" for tail in LOADS))
 def bind_scratch_load(binder: Binder) -> Closure:
     """Load from the lane's private memory."""
-    _operand_count(binder, 3)
+    operand_count(binder, 3)
     size, count, is_signed, part = LOADS[binder.inst.base[len("scratch_load_") :]]
     if part:
         raise binder.fail("half-register scratch loads are not known")
@@ -401,7 +400,7 @@ def _gather_scratch(b: Batch, index: Array, size: int) -> Array:
 @handles(*(f"scratch_store_{tail}" for tail in STORES))
 def bind_scratch_store(binder: Binder) -> Closure:
     """Store to the lane's private memory: vaddr, data, saddr."""
-    _operand_count(binder, 3)
+    operand_count(binder, 3)
     size, count, upper = STORES[binder.inst.base[len("scratch_store_") :]]
     row = binder.vector(1, count)
     binder.ops = (binder.ops[0], binder.ops[2])
@@ -419,110 +418,3 @@ def bind_scratch_store(binder: Binder) -> Closure:
         b.issue(b.vm, binder.inst, None, b.mask)
 
     return run
-
-
-# Atomics
-
-#: tail: (numpy type, function of old value and operand)
-ATOMICS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "add": ("u4", np.add),
-    "sub": ("u4", np.subtract),
-    "smin": ("i4", np.minimum),
-    "umin": ("u4", np.minimum),
-    "smax": ("i4", np.maximum),
-    "umax": ("u4", np.maximum),
-    "and": ("u4", np.bitwise_and),
-    "or": ("u4", np.bitwise_or),
-    "xor": ("u4", np.bitwise_xor),
-    "swap": ("u4", lambda old, new: new),
-    "add_x2": ("u8", np.add),
-    "sub_x2": ("u8", np.subtract),
-    "smin_x2": ("i8", np.minimum),
-    "umin_x2": ("u8", np.minimum),
-    "smax_x2": ("i8", np.maximum),
-    "umax_x2": ("u8", np.maximum),
-    "and_x2": ("u8", np.bitwise_and),
-    "or_x2": ("u8", np.bitwise_or),
-    "xor_x2": ("u8", np.bitwise_xor),
-    "swap_x2": ("u8", lambda old, new: new),
-    "add_f32": ("f4", np.add),
-    "add_f64": ("f8", np.add),
-    "min_f64": ("f8", np.fmin),
-    "max_f64": ("f8", np.fmax),
-    "pk_add_f16": ("u4", lambda old, new: _packed_add(old, new, np.float16)),
-    "pk_add_bf16": ("u4", lambda old, new: _packed_add(old, new, None)),
-    "cmpswap": ("u4", lambda old, pair: pair[0] if old == pair[1] else old),
-    "cmpswap_x2": ("u8", lambda old, pair: pair[0] if old == pair[1] else old),
-}
-
-
-def _packed_add(old: Any, new: Any, dtype: Any) -> Any:
-    pair = np.array([old, new], np.uint32)
-    if dtype is not None:
-        halves = pair.view(dtype).reshape(2, 2)
-        return (halves[0] + halves[1]).astype(dtype).view(np.uint32)[0]
-    values = bf16_value(pair.view(np.uint16).reshape(2, 2))
-    bits = bf16_bits(values[0] + values[1])
-    return np.uint32(bits[0] | bits[1] << np.uint32(16))
-
-
-def bind_atomic(binder: Binder, tail: str, locator: Locator, data: int, target: int | None) -> Closure:
-    """Read-modify-write lane after lane; with sc0 (glc) the old value is returned."""
-    kind, function = ATOMICS[tail]
-    size = int(kind[1])
-    count = size // 4
-    compare = tail.startswith("cmpswap")
-    source = binder.vector(data, 2 * count if compare else count)
-    row = None if target is None else binder.vector(target, count)
-
-    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
-        if row is not None:
-            put_dwords(b, row, payload[1], payload[0])
-
-    def run(b: Batch) -> None:
-        located = locator(b, size)
-        addresses, on, _ = located
-        lanes = all_lanes(b, on)
-        values = take_dwords(b, source, 2 * count if compare else count).view(kind)
-        operand = values if compare else values[..., 0]
-        _note(b, "atomic", located, size)
-        old = np.zeros((b.n, b.group.lanes), kind)
-        if lanes.any():
-            found = b.group.memory.locate(addresses, size, lanes)
-            if found is None:
-                raise Fault("an atomic touches several buffers at once")
-            buffer, offsets = found
-            if np.any(offsets[lanes] % size):
-                raise Fault(f"an atomic needs addresses that are multiples of {size}")
-            old = atomic_lanes(buffer.words(size).view(kind), offsets // size, operand, function, lanes)
-        if row is not None:
-            poison(b, row, count)
-        b.issue(b.vm, binder.inst, deliver, b.mask, old[..., None].view(np.uint32))
-
-    return run
-
-
-@handles(*(f"global_atomic_{tail}" for tail in ATOMICS))
-def bind_global_atomic(binder: Binder) -> Closure:
-    """Global atomic: (result), address, data, base."""
-    returns = binder.inst.has("sc0") or binder.inst.has("glc")
-    first = 1 if returns else 0
-    _operand_count(binder, 3 + first)
-    ops = binder.ops
-    binder.ops = (*ops[:first], ops[first], ops[first + 2], ops[first + 1])
-    tail = binder.inst.base[len("global_atomic_") :]
-    return bind_atomic(binder, tail, global_locator(binder, first), first + 2, 0 if returns else None)
-
-
-@handles(*(f"buffer_atomic_{tail}" for tail in ATOMICS))
-def bind_buffer_atomic(binder: Binder) -> Closure:
-    """Buffer atomic: data (also the result), address, resource, offset."""
-    returns = binder.inst.has("sc0") or binder.inst.has("glc")
-    _operand_count(binder, 4)
-    tail = binder.inst.base[len("buffer_atomic_") :]
-    if returns and tail.startswith("cmpswap"):
-        op = binder.ops[0]
-        assert isinstance(op, Register)
-        binder.ops = (*binder.ops, Register(op.kind, op.index, op.count // 2))
-        return bind_atomic(binder, tail, buffer_locator(binder, 1), 0, 4)
-    return bind_atomic(binder, tail, buffer_locator(binder, 1), 0, 0 if returns else None)
