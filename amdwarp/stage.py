@@ -81,7 +81,7 @@ def _kernel_line() -> str | None:
     """``file:line`` that Triton's front end is at: its code generator is in a frame above this one."""
     frame = inspect.currentframe()
     while frame is not None:
-        generator = frame.f_locals.get("self")
+        generator: Any = frame.f_locals.get("self")
         line = getattr(getattr(generator, "cur_node", None), "lineno", None)
         if line is not None and hasattr(generator, "begin_line"):
             return f"{generator.file_name}:{generator.begin_line + line}"
@@ -134,9 +134,8 @@ class warp_pipeline_stage:
         self._mark(BEGIN, {key: value for key, value in numbers.items() if value is not None})
         return self
 
-    def __exit__(self, *_: object) -> bool:
+    def __exit__(self, *_: object) -> None:
         self._mark(END, {})
-        return False
 
     def _mark(self, kind: str, numbers: dict[str, int]) -> None:
         if self._semantic is None:

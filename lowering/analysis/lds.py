@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -110,6 +111,7 @@ def is_memdesc(type_text: str) -> bool:
     return type_text.startswith("!ttg.memdesc<")
 
 
+@functools.cache
 def shape_of(type_text: str) -> tuple[int, ...]:
     """Dimensions of a ``!ttg.memdesc<3x128x64xf16, …>`` or ``tensor<…>`` type; () where there are none."""
     match = re.search(r"<((?:\d+x)+)", type_text)
@@ -187,6 +189,13 @@ def _access_of(op: Op) -> Access | None:
     if known.kind is Kind.LOAD:
         return Access.RELAXED_READ if op.attributes.get(SYNCED) in ("true", "unit") else Access.READ
     return Access.WRITE if known.kind is Kind.STORE else None
+
+
+def site(op: Op) -> str | None:
+    """``file:line`` of an op, and where the function that it stands in was called if that is another one."""
+    here, location = op.where, op.location()
+    called = [f"{frame.file}:{frame.line}" for frame in location.callers] if location is not None else []
+    return f"{here}, called at {called[-1]}" if called and called[-1] != here else here
 
 
 def uses_scratch(op: Op) -> bool:

@@ -62,8 +62,8 @@ def check_text(llir: str) -> None:
         for line in _unplanned(_blocks(function)):
             raise ProtocolError(
                 "stock barrier insertion put a barrier inside a stage",
-                remedy="use one LDS allocation for each operand and loads marked as synchronised "
-                "(load_shared_relaxed), or move the LDS access to another stage",
+                remedy="use one LDS allocation for each operand, loads marked as synchronised (load_shared_relaxed), "
+                "and slots that Triton sees are different: (i + d) % depth of one counter i",
                 construct="warp_pipeline_stage",
                 where=_source_of(line, llir),
                 pass_name="membar",

@@ -16,6 +16,7 @@ pipeline, or it would put its barrier inside a stage.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -25,11 +26,11 @@ from amdwarp.stage import BEGIN
 from .. import bridge
 from ..ir import Op
 from .horizon import horizon
-from .lds import Access, NotFollowedError
+from .lds import Access, NotFollowedError, OutOfRingError, site
 from .lifetimes import Lifetimes
 from .scalars import Scalars, TooManyPathsError, paths
 from .stock import Hazard, StockBarriers, stock_barriers
-from .timeline import NEVER, Event, Walk, is_fence
+from .timeline import NEVER, Event, Program, Walk, is_fence
 
 PASS = "check_protocol"
 EDGE = "amdwarp.edge"
@@ -51,13 +52,15 @@ def check_function(function: Op, version: tuple[int, int] | None = None) -> set[
     check = _Check(stock_barriers(version or bridge.triton_version()), Lifetimes(function))
     try:
         trips = horizon(function)
+        program = Program(function)
         for choices in paths(MAX_PATHS):
-            Walk(check.on_access, Scalars(choices, trips // 2), trips).run(function)
+            Walk(program, check.on_access, Scalars(choices, trips // 2), trips).run()
     except NotFollowedError as error:
+        outside = isinstance(error, OutOfRingError)
         raise _refusal(
-            f"the shared-memory use of this kernel cannot be checked: {error.why}",
-            "keep shared memory, waits and barriers in straight code, scf.for and scf.if",
-            error.op.where,
+            error.why if outside else f"the shared-memory use of this kernel cannot be checked: {error.why}",
+            "" if outside else "keep shared memory, waits and barriers in straight code, scf.for and scf.if",
+            site(error.op),
         ) from None
     except TooManyPathsError:
         raise _refusal(
@@ -65,7 +68,16 @@ def check_function(function: Op, version: tuple[int, int] | None = None) -> set[
             "use fewer conditions and unknown ring positions around the staged loop",
             function.where,
         ) from None
-    return check.mends
+    return _fewest(check.needs, {op: i for i, op in enumerate(function.walk())})
+
+
+def _fewest(needs: set[frozenset[Op]], position: dict[Op, int]) -> set[Op]:
+    """A small set of barriers that has one of each need: the one that most needs have first, of equals the latest."""
+    chosen: set[Op] = set()
+    while left := [need for need in needs if not need & chosen]:
+        counts = Counter(op for need in left for op in need)
+        chosen.add(max(counts, key=lambda op: (counts[op], position[op])))
+    return chosen
 
 
 def _refusal(problem: str, remedy: str, where: str | None) -> ProtocolError:
@@ -74,11 +86,15 @@ def _refusal(problem: str, remedy: str, where: str | None) -> ProtocolError:
 
 @dataclass
 class _Check:
-    """The rules, applied to the accesses of one path after the other."""
+    """The rules, applied to the accesses of one path after the other.
+
+    Attributes:
+        needs: sets of plain barriers, of each of which one must become a fence.
+    """
 
     stock: StockBarriers
     lifetimes: Lifetimes
-    mends: set[Op] = field(default_factory=set)
+    needs: set[frozenset[Op]] = field(default_factory=set)
 
     def on_access(self, walk: Walk, event: Event) -> None:
         if event.region is None:
@@ -95,10 +111,10 @@ class _Check:
         for earlier in walk.live:
             if max(earlier.finish) < limit or not self._conflict(earlier, event) or self._left_to_stock(earlier, event):
                 continue
-            barrier = _mending_barrier(earlier, limit)
-            if barrier is None:
+            barriers = _mending_barriers(earlier, limit)
+            if not barriers:
                 raise _violation(earlier, event, limit)
-            self.mends.add(barrier)
+            self.needs.add(barriers)
         if event.stage is not None and not event.access.writes:
             _check_filled(walk, event)
 
@@ -145,9 +161,9 @@ class _Check:
     def _stock_barrier(self, walk: Walk, event: Event) -> None:
         """Inside of a stage it must find no reason to put a barrier."""
         for earlier, hazard in self._hazards(walk, event):
-            plain = [op for op, _ in earlier.barriers if not is_fence(op)]
+            plain = frozenset(op for op, _ in earlier.barriers if not is_fence(op))
             if plain:
-                self.mends.add(plain[-1])
+                self.needs.add(plain)
             elif hazard is Hazard.SURE:
                 # where it may find that the two are apart, the produced text tells (membar.py)
                 raise _error(
@@ -170,12 +186,11 @@ def _check_filled(walk: Walk, event: Event) -> None:
         )
 
 
-def _mending_barrier(event: Event, limit: int) -> Op | None:
-    """The last plain barrier that, made a fence, would finish ``event`` in time; a copy needs a wait instead."""
+def _mending_barriers(event: Event, limit: int) -> frozenset[Op]:
+    """The plain barriers of which any, made a fence, would finish ``event`` in time; a copy needs a wait instead."""
     if event.access is Access.ASYNC_WRITE:
-        return None
-    fitting = [op for op, epochs in event.barriers if not is_fence(op) and max(epochs) < limit]
-    return fitting[-1] if fitting else None
+        return frozenset()
+    return frozenset(op for op, epochs in event.barriers if not is_fence(op) and max(epochs) < limit)
 
 
 def _violation(x: Event, y: Event, limit: int) -> ProtocolError:
@@ -225,10 +240,10 @@ def _stage_name(anchor: Op | None) -> str:
 
 
 def _describe(event: Event) -> str:
-    return f"{event.access.value} {event.region} {_stage_name(event.stage)} ({event.op.where})"
+    return f"{event.access.value} {event.region} {_stage_name(event.stage)} ({site(event.op)})"
 
 
 def _error(event: Event, problem: str, remedy: str) -> ProtocolError:
     label = event.stage.attributes[BEGIN].strip('"') if event.stage is not None else ""
     construct = f"warp_pipeline_stage {label!r}" if event.stage is not None else event.op.name
-    return ProtocolError(problem, remedy=remedy, construct=construct, where=event.op.where, pass_name=PASS)
+    return ProtocolError(problem, remedy=remedy, construct=construct, where=site(event.op), pass_name=PASS)

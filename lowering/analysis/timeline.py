@@ -26,6 +26,7 @@ from .lds import (
     ASYNC_WAITS,
     COMMITS,
     COUNTED_COPIES,
+    PASS_ON,
     VIEWS,
     Access,
     NotFollowedError,
@@ -33,6 +34,7 @@ from .lds import (
     Region,
     accesses,
     allocate,
+    is_memdesc,
     touches_lds,
     uses_scratch,
     view,
@@ -78,6 +80,7 @@ class Walk:
     """One path through a function.
 
     Args:
+        program: the function.
         listener: called with each access as it starts, before it joins ``live``.
         scalars: the path's integers.
         trips: how many iterations, at most, a loop of unknown length is followed for.
@@ -88,7 +91,8 @@ class Walk:
         seen_slots: (allocation, slot) pairs that something was written to.
     """
 
-    def __init__(self, listener: Listener, scalars: Scalars, trips: int) -> None:
+    def __init__(self, program: Program, listener: Listener, scalars: Scalars, trips: int) -> None:
+        self.program = program
         self.listener = listener
         self.scalars = scalars
         self.trips = trips
@@ -103,20 +107,9 @@ class Walk:
         self._regions: dict[Value, Region] = {}
         self._tokens: dict[Value, int] = {}
         self._steps = 0
-        self._handlers: dict[str, Callable[[Op], None]] = {
-            "arith.constant": self._constant,
-            "scf.for": self._for,
-            "scf.if": self._if,
-            "scf.execute_region": self._execute_region,
-            "ttg.local_alloc": self._alloc,
-            "tt.call": self._call,
-            **dict.fromkeys(VIEWS, self._view),
-            **dict.fromkeys(COMMITS, self._commit),
-            **dict.fromkeys(ASYNC_WAITS, self._wait),
-        }
 
-    def run(self, function: Op) -> None:
-        block: Block | None = function.regions[0].blocks[0]
+    def run(self) -> None:
+        block: Block | None = self.program.function.regions[0].blocks[0]
         try:
             while block is not None:
                 self._block(block)
@@ -134,7 +127,7 @@ class Walk:
         if any(blocks.index(target) <= blocks.index(block) for target in last.successors):
             raise NotFollowedError(last, "a loop is not in the form of scf.for")
         if last.name == "cf.br":
-            target, values = last.successors[0], last.operands
+            target, values = last.successors[0], list(last.operands)
         elif last.name == "cf.cond_br":
             target, values = self._cond_branch(last)
         else:
@@ -142,11 +135,11 @@ class Walk:
         self._pass_on(values, target.args)
         return target
 
-    def _cond_branch(self, op: Op) -> tuple[Block, Sequence[Value]]:
+    def _cond_branch(self, op: Op) -> tuple[Block, list[Value]]:
         sizes = [int(n) for n in op.properties["operandSegmentSizes"].split(":")[1].strip(" >").split(",")]
-        first = op.operands[1 : 1 + sizes[1]]
+        first = list(op.operands[1 : 1 + sizes[1]])
         taken = self._decide(op.operands[0])
-        return (op.successors[0], first) if taken else (op.successors[1], op.operands[1 + sizes[1] :])
+        return (op.successors[0], first) if taken else (op.successors[1], list(op.operands[1 + sizes[1] :]))
 
     # ---- values
 
@@ -184,35 +177,27 @@ class Walk:
     # ---- ops
 
     def _block(self, block: Block) -> None:
-        for op in block.ops:
+        for step, op in self.program.steps(block):
             self._steps += 1
             if self._steps > MAX_STEPS:
                 raise NotFollowedError(op, f"it has more than {MAX_STEPS} operations on one path")
-            self._op(op)
+            step(self, op)
 
-    def _op(self, op: Op) -> None:
-        anchor = anchor_of(op)
-        if anchor:
-            self.stage = op if anchor == "begin" else None
-        elif op.name in self._handlers:
-            self._handlers[op.name](op)
-        elif kind_of(op) is Kind.BARRIER:
-            self._barrier(op)
-        elif op.regions and any(touches_lds(inner) for inner in op.walk() if inner is not op):
-            raise NotFollowedError(op, f"{op.name} holds shared-memory operations")
-        else:
-            self._plain(op)
+    def _anchor(self, op: Op) -> None:
+        self.stage = op if anchor_of(op) == "begin" else None
 
-    def _plain(self, op: Op) -> None:
-        self._access(op)
+    def _refuse(self, op: Op) -> None:
+        raise NotFollowedError(op, f"{op.name} holds shared-memory operations")
+
+    def _unknown(self, op: Op) -> None:
         self._forget(op.results)
-        if len(op.results) == 1 and op.name.startswith("arith.") and _is_integer(op.result.type):
-            predicate = op.properties.get("predicate", "").split(":")[0].strip()
-            operands = [self.int_of(value) for value in op.operands]
-            name = op.name
-            if name == "arith.extsi" and op.operands[0].type == "i1":
-                name, operands = "arith.subi", [0, *operands]  # true is -1
-            self._ints[op.result] = self.scalars.apply(name, operands, predicate)
+
+    def _arithmetic(self, op: Op) -> None:
+        name, predicate = self.program.arithmetic(op)
+        operands = [self.int_of(value) for value in op.operands]
+        if name == "arith.extsi" and op.operands[0].type == "i1":
+            name, operands = "arith.subi", [0, *operands]  # true is -1
+        self._ints[op.result] = self.scalars.apply(name, operands, predicate)
 
     def _constant(self, op: Op) -> None:
         text = op.properties.get("value", "").split(":")[0].strip()
@@ -226,8 +211,8 @@ class Walk:
         self._forget(op.results)
 
     def _alloc(self, op: Op) -> None:
-        self._regions[op.result] = allocate(op)
         self._access(op)
+        self._regions[op.result] = allocate(op)
 
     def _view(self, op: Op) -> None:
         source = self._regions.get(op.operands[0])
@@ -237,10 +222,13 @@ class Walk:
         self._regions[op.result] = view(op, source, index)
 
     def _access(self, op: Op) -> None:
-        if uses_scratch(op):
-            self.listener(self, Event(op, Access.WRITE, None, self.stage, self.epochs))
         for access, region in accesses(op, self._regions):
             self._start(op, access, region)
+        self._forget(op.results)
+
+    def _scratch(self, op: Op) -> None:
+        self.listener(self, Event(op, Access.WRITE, None, self.stage, self.epochs))
+        self._access(op)
 
     def _start(self, op: Op, access: Access, region: Region) -> None:
         event = Event(op, access, region, self.stage, self.epochs)
@@ -312,8 +300,7 @@ class Walk:
         self._pass_on(last.operands if last is not None else (), results)
 
     def _if(self, op: Op) -> None:
-        relevant = any(touches_lds(inner) or anchor_of(inner) for inner in op.walk() if inner is not op)
-        if not relevant and not any(_is_integer(r.type) or "memdesc" in r.type for r in op.results):
+        if not self.program.matters(op) and not any(_is_integer(r.type) or is_memdesc(r.type) for r in op.results):
             self._forget(op.results)
             return
         taken = op.regions[0 if self._decide(op.operands[0]) else 1]
@@ -322,7 +309,7 @@ class Walk:
 
     def _for(self, op: Op) -> None:
         body = op.regions[0].block
-        if not any(touches_lds(inner) or anchor_of(inner) for inner in body.walk()):
+        if not self.program.matters(op):
             self._forget(op.results)
             return
         lower, upper, step = (self.int_of(value) for value in op.operands[:3])
@@ -338,8 +325,7 @@ class Walk:
             return self.scalars.choices.pick(self.trips + 1)
         if distance is not None:
             return max(0, -(-distance // step))
-        nested = any(anchor_of(inner) for inner in op.walk() if inner.parent is not op.regions[0].block)
-        most = 2 if nested else self.trips
+        most = 2 if self.program.holds_pipelines(op) else self.trips
         pick = self.scalars.choices.pick(most + 1 + self.trips // 2)
         # the picks past the last count are the ways of running no iteration: upper is at or below lower
         reach = pick if pick <= most else most - pick
@@ -349,6 +335,75 @@ class Walk:
         elif isinstance(lower, Lin):
             self.scalars.bind(lower, upper - reach * step)
         return max(0, reach)
+
+
+Step = Callable[[Walk, Op], None]
+_STEPS: dict[str, Step] = {
+    "arith.constant": Walk._constant,
+    "scf.for": Walk._for,
+    "scf.if": Walk._if,
+    "scf.execute_region": Walk._execute_region,
+    "ttg.local_alloc": Walk._alloc,
+    "tt.call": Walk._call,
+    **dict.fromkeys(VIEWS, Walk._view),
+    **dict.fromkeys(COMMITS, Walk._commit),
+    **dict.fromkeys(ASYNC_WAITS, Walk._wait),
+}
+
+
+class Program:
+    """A function and what each of its ops means to a walk, looked up once for all paths."""
+
+    def __init__(self, function: Op) -> None:
+        self.function = function
+        self._blocks: dict[Block, list[tuple[Step, Op]]] = {}
+        self._arithmetic: dict[Op, tuple[str, str]] = {}
+        self._matters: dict[Op, bool] = {}
+        self._pipelines: dict[Op, bool] = {}
+
+    def steps(self, block: Block) -> list[tuple[Step, Op]]:
+        """The ops that a walk has to look at, each with what it does there."""
+        if block not in self._blocks:
+            self._blocks[block] = [(step, op) for op in block.ops if (step := self._step(op)) is not None]
+        return self._blocks[block]
+
+    def arithmetic(self, op: Op) -> tuple[str, str]:
+        """Name and predicate of an integer op."""
+        if op not in self._arithmetic:
+            self._arithmetic[op] = op.name, op.properties.get("predicate", "").split(":")[0].strip()
+        return self._arithmetic[op]
+
+    def matters(self, op: Op) -> bool:
+        """Whether something in the regions of ``op`` touches shared memory or belongs to a stage."""
+        if op not in self._matters:
+            inside = (inner for inner in op.walk() if inner is not op)
+            self._matters[op] = any(touches_lds(inner) or anchor_of(inner) for inner in inside)
+        return self._matters[op]
+
+    def holds_pipelines(self, loop: Op) -> bool:
+        """Whether stages stand somewhere in the loop other than right in its body."""
+        if loop not in self._pipelines:
+            body = loop.regions[0].block
+            self._pipelines[loop] = any(anchor_of(inner) for inner in loop.walk() if inner.parent is not body)
+        return self._pipelines[loop]
+
+    def _step(self, op: Op) -> Step | None:
+        if anchor_of(op):
+            return Walk._anchor
+        if op.name in _STEPS:
+            return _STEPS[op.name]
+        if kind_of(op) is Kind.BARRIER:
+            return Walk._barrier
+        if op.regions and self.matters(op):
+            return Walk._refuse
+        if uses_scratch(op):
+            return Walk._scratch
+        if any(is_memdesc(value.type) for value in op.operands) and op.name not in PASS_ON:
+            return Walk._access
+        if len(op.results) == 1 and op.name.startswith("arith.") and _is_integer(op.result.type):
+            return Walk._arithmetic
+        known = any(_is_integer(r.type) or is_memdesc(r.type) or r.type.startswith("!ttg.async") for r in op.results)
+        return Walk._unknown if known else None
 
 
 def is_fence(barrier: Op) -> bool:
