@@ -53,17 +53,17 @@ class InstructionInfo:
 
 _SOP2_SCC = """
 s_add_u32 s_sub_u32 s_add_i32 s_sub_i32 s_and_b32 s_and_b64 s_or_b32 s_or_b64 s_xor_b32 s_xor_b64 s_andn2_b32
-s_andn2_b64 s_orn2_b32 s_orn2_b64 s_nand_b32 s_nand_b64 s_nor_b32 s_nor_b64 s_xnor_b32 s_xnor_b64 s_lshl_b32 s_lshl_b64
-s_lshr_b32 s_lshr_b64 s_ashr_i32 s_ashr_i64 s_bfe_u32 s_bfe_i32 s_bfe_u64 s_bfe_i64 s_absdiff_i32 s_min_i32 s_min_u32
-s_max_i32 s_max_u32 s_lshl1_add_u32 s_lshl2_add_u32 s_lshl3_add_u32 s_lshl4_add_u32 s_abs_i32 s_not_b32 s_not_b64
-s_wqm_b32 s_wqm_b64 s_quadmask_b32 s_quadmask_b64 s_bcnt0_i32_b32 s_bcnt0_i32_b64 s_bcnt1_i32_b32 s_bcnt1_i32_b64
-s_addk_i32
+s_andn2_b64 s_orn2_b32 s_orn2_b64 s_nand_b32 s_nand_b64 s_nor_b32 s_nor_b64 s_xnor_b32 s_xnor_b64 s_lshl_b32
+s_lshl_b64 s_lshr_b32 s_lshr_b64 s_ashr_i32 s_ashr_i64 s_bfe_u32 s_bfe_i32 s_bfe_u64 s_bfe_i64 s_absdiff_i32 s_min_i32
+s_min_u32 s_max_i32 s_max_u32 s_lshl1_add_u32 s_lshl2_add_u32 s_lshl3_add_u32 s_lshl4_add_u32 s_abs_i32 s_not_b32
+s_not_b64 s_wqm_b32 s_wqm_b64 s_quadmask_b32 s_quadmask_b64 s_bcnt0_i32_b32 s_bcnt0_i32_b64 s_bcnt1_i32_b32
+s_bcnt1_i32_b64 s_addk_i32
 """
 _SOP_PLAIN = """
 s_mul_i32 s_mul_hi_u32 s_mul_hi_i32 s_bfm_b32 s_bfm_b64 s_pack_ll_b32_b16 s_pack_lh_b32_b16 s_pack_hh_b32_b16
 s_mov_b32 s_mov_b64 s_brev_b32 s_brev_b64 s_ff0_i32_b32 s_ff0_i32_b64 s_ff1_i32_b32 s_ff1_i32_b64 s_flbit_i32_b32
-s_flbit_i32_b64 s_flbit_i32 s_flbit_i32_i64 s_sext_i32_i8 s_sext_i32_i16 s_movk_i32 s_mulk_i32 s_getpc_b64
-s_bitset0_b32 s_bitset0_b64 s_bitset1_b32 s_bitset1_b64 s_bitreplicate_b64_b32
+s_flbit_i32_b64 s_flbit_i32 s_flbit_i32_i64 s_sext_i32_i8 s_sext_i32_i16 s_movk_i32 s_mulk_i32 s_bitset0_b32
+s_bitset0_b64 s_bitset1_b32 s_bitset1_b64 s_bitreplicate_b64_b32
 """
 _SOP_SCC_IN = "s_cselect_b32 s_cselect_b64 s_cmov_b32 s_cmov_b64 s_cmovk_i32"
 _SOP_SCC_BOTH = "s_addc_u32 s_subb_u32"
@@ -79,8 +79,8 @@ _BRANCH_SCC = "s_cbranch_scc0 s_cbranch_scc1"
 _BRANCH_VCC = "s_cbranch_vccz s_cbranch_vccnz"
 _BRANCH_EXEC = "s_cbranch_execz s_cbranch_execnz"
 _SYNC = """
-s_waitcnt s_barrier s_nop s_sleep s_setprio s_sethalt s_icache_inv s_incperflevel s_decperflevel s_ttracedata
-s_sendmsg s_setreg_b32 s_setreg_imm32_b32 s_inst_prefetch
+s_waitcnt s_barrier s_nop s_sleep s_setprio s_icache_inv s_incperflevel s_decperflevel s_ttracedata s_setreg_b32
+s_setreg_imm32_b32
 """
 _SMEM = "s_load_dword s_load_dwordx2 s_load_dwordx4 s_load_dwordx8 s_load_dwordx16 " + (
     "s_buffer_load_dword s_buffer_load_dwordx2 s_buffer_load_dwordx4 s_buffer_load_dwordx8 s_buffer_load_dwordx16 "
@@ -89,25 +89,24 @@ _SMEM = "s_load_dword s_load_dwordx2 s_load_dwordx4 s_load_dwordx8 s_load_dwordx
 
 _VOP1 = """
 v_mov_b32 v_mov_b64 v_accvgpr_mov_b32 v_accvgpr_read_b32 v_accvgpr_write_b32 v_not_b32 v_bfrev_b32 v_ffbh_u32
-v_ffbh_i32 v_ffbl_b32 v_cvt_f32_i32 v_cvt_f32_u32 v_cvt_i32_f32 v_cvt_u32_f32 v_cvt_f16_f32 v_cvt_f32_f16 v_cvt_f64_f32
-v_cvt_f32_f64 v_cvt_f64_i32 v_cvt_f64_u32 v_cvt_i32_f64 v_cvt_u32_f64 v_cvt_f32_ubyte0 v_cvt_f32_ubyte1
+v_ffbh_i32 v_ffbl_b32 v_cvt_f32_i32 v_cvt_f32_u32 v_cvt_i32_f32 v_cvt_u32_f32 v_cvt_f16_f32 v_cvt_f32_f16
+v_cvt_f64_f32 v_cvt_f32_f64 v_cvt_f64_i32 v_cvt_f64_u32 v_cvt_i32_f64 v_cvt_u32_f64 v_cvt_f32_ubyte0 v_cvt_f32_ubyte1
 v_cvt_f32_ubyte2 v_cvt_f32_ubyte3 v_cvt_f16_u16 v_cvt_f16_i16 v_cvt_u16_f16 v_cvt_i16_f16 v_cvt_rpi_i32_f32
 v_cvt_flr_i32_f32 v_cvt_f32_fp8 v_cvt_f32_bf8 v_cvt_pk_f32_fp8 v_cvt_pk_f32_bf8 v_cvt_f32_bf16 v_exp_f32 v_log_f32
 v_rcp_f32 v_rcp_iflag_f32 v_rsq_f32 v_sqrt_f32 v_sin_f32 v_cos_f32 v_fract_f32 v_trunc_f32 v_ceil_f32 v_rndne_f32
 v_floor_f32 v_rcp_f64 v_rsq_f64 v_sqrt_f64 v_fract_f64 v_trunc_f64 v_ceil_f64 v_rndne_f64 v_floor_f64 v_rcp_f16
-v_sqrt_f16 v_rsq_f16 v_log_f16 v_exp_f16 v_floor_f16 v_ceil_f16 v_trunc_f16 v_rndne_f16 v_fract_f16 v_sin_f16 v_cos_f16
-v_frexp_exp_i32_f32 v_frexp_mant_f32 v_frexp_exp_i32_f64 v_frexp_mant_f64 v_exp_legacy_f32 v_log_legacy_f32
-v_sat_pk_u8_i16 v_readfirstlane_b32 v_prng_b32
+v_sqrt_f16 v_rsq_f16 v_log_f16 v_exp_f16 v_floor_f16 v_ceil_f16 v_trunc_f16 v_rndne_f16 v_fract_f16 v_sin_f16
+v_cos_f16 v_frexp_exp_i32_f32 v_frexp_mant_f32 v_frexp_exp_i32_f64 v_frexp_mant_f64 v_exp_legacy_f32 v_log_legacy_f32
+v_sat_pk_u8_i16 v_readfirstlane_b32
 """
 _SWAPS = "v_swap_b32 v_permlane16_swap_b32 v_permlane32_swap_b32"
 _VOP2 = """
 v_add_f32 v_sub_f32 v_subrev_f32 v_mul_f32 v_mul_legacy_f32 v_min_f32 v_max_f32 v_fmac_f32 v_mac_f32 v_fmamk_f32
 v_fmaak_f32 v_madmk_f32 v_madak_f32 v_add_f16 v_sub_f16 v_subrev_f16 v_mul_f16 v_min_f16 v_max_f16 v_fmac_f16
 v_ldexp_f16 v_add_f64 v_mul_f64 v_min_f64 v_max_f64 v_fmac_f64 v_add_u32 v_sub_u32 v_subrev_u32 v_add_u16 v_sub_u16
-v_subrev_u16 v_mul_lo_u16 v_min_u16 v_max_u16 v_min_i16 v_max_i16 v_lshlrev_b16 v_lshrrev_b16 v_ashrrev_i16
-v_min_i32 v_max_i32 v_min_u32 v_max_u32 v_and_b32 v_or_b32 v_xor_b32 v_xnor_b32 v_lshlrev_b32 v_lshrrev_b32
-v_ashrrev_i32 v_mul_i32_i24 v_mul_hi_i32_i24 v_mul_u32_u24 v_mul_hi_u32_u24 v_dot2c_f32_f16 v_dot2c_f32_bf16
-v_dot4c_i32_i8 v_pk_fmac_f16
+v_subrev_u16 v_mul_lo_u16 v_min_u16 v_max_u16 v_min_i16 v_max_i16 v_lshlrev_b16 v_lshrrev_b16 v_ashrrev_i16 v_min_i32
+v_max_i32 v_min_u32 v_max_u32 v_and_b32 v_or_b32 v_xor_b32 v_xnor_b32 v_lshlrev_b32 v_lshrrev_b32 v_ashrrev_i32
+v_mul_i32_i24 v_mul_hi_i32_i24 v_mul_u32_u24 v_mul_hi_u32_u24 v_dot2c_f32_f16 v_dot2c_f32_bf16 v_dot4c_i32_i8
 """
 _VOP2_CARRY_OUT = "v_add_co_u32 v_sub_co_u32 v_subrev_co_u32"
 _VOP2_CARRY_BOTH = "v_addc_co_u32 v_subb_co_u32 v_subbrev_co_u32"
@@ -115,18 +114,17 @@ _VOP3 = """
 v_fma_f32 v_fma_f16 v_fma_f64 v_mad_u32_u24 v_mad_i32_i24 v_mad_u16 v_mad_i16 v_mad_u32_u16 v_mad_i32_i16
 v_mad_legacy_f32 v_add3_u32 v_lshl_add_u32 v_add_lshl_u32 v_lshl_or_b32 v_and_or_b32 v_or3_b32 v_xad_u32
 v_lshl_add_u64 v_bfe_u32 v_bfe_i32 v_bfi_b32 v_alignbit_b32 v_alignbyte_b32 v_perm_b32 v_min3_f32 v_max3_f32
-v_med3_f32 v_min3_i32 v_max3_i32 v_med3_i32 v_min3_u32 v_max3_u32 v_med3_u32 v_min3_f16 v_max3_f16 v_med3_f16
-v_minimum3_f32 v_maximum3_f32 v_mul_lo_u32 v_mul_hi_u32 v_mul_hi_i32 v_lshlrev_b64 v_lshrrev_b64 v_ashrrev_i64
-v_add_i32 v_sub_i32 v_bfm_b32 v_bcnt_u32_b32 v_mbcnt_lo_u32_b32 v_mbcnt_hi_u32_b32 v_readlane_b32 v_writelane_b32
-v_ldexp_f32 v_ldexp_f64 v_div_fixup_f32 v_div_fixup_f64 v_div_fixup_f16 v_sad_u32 v_sad_u8 v_pack_b32_f16
-v_cvt_pkrtz_f16_f32 v_cvt_pknorm_i16_f32 v_cvt_pknorm_u16_f32 v_cvt_pk_u16_u32 v_cvt_pk_i16_i32 v_cvt_pk_u8_f32
-v_cvt_pk_fp8_f32 v_cvt_pk_bf8_f32 v_cvt_sr_fp8_f32 v_cvt_sr_bf8_f32 v_cvt_pk_f16_f32 v_cvt_pk_bf16_f32 v_bitop3_b32
-v_bitop3_b16 v_cvt_sr_f16_f32 v_cvt_sr_bf16_f32 v_cvt_scalef32_pk_f32_fp4 v_cvt_scalef32_pk_f16_fp4
+v_med3_f32 v_min3_i32 v_max3_i32 v_med3_i32 v_min3_i16 v_max3_i16 v_med3_i16 v_min3_u16 v_max3_u16 v_med3_u16
+v_min3_u32 v_max3_u32 v_med3_u32 v_min3_f16 v_max3_f16 v_med3_f16 v_minimum3_f32 v_maximum3_f32 v_mul_lo_u32
+v_mul_hi_u32 v_mul_hi_i32 v_lshlrev_b64 v_lshrrev_b64 v_ashrrev_i64 v_add_i32 v_sub_i32 v_bfm_b32 v_bcnt_u32_b32
+v_mbcnt_lo_u32_b32 v_mbcnt_hi_u32_b32 v_readlane_b32 v_writelane_b32 v_ldexp_f32 v_ldexp_f64 v_div_fixup_f32
+v_div_fixup_f64 v_div_fixup_f16 v_sad_u32 v_sad_u8 v_pack_b32_f16 v_cvt_pkrtz_f16_f32 v_cvt_pknorm_i16_f32
+v_cvt_pknorm_u16_f32 v_cvt_pk_u16_u32 v_cvt_pk_i16_i32 v_cvt_pk_u8_f32 v_cvt_pk_fp8_f32 v_cvt_pk_bf8_f32
+v_cvt_pk_f16_f32 v_cvt_pk_bf16_f32 v_bitop3_b32 v_bitop3_b16 v_cvt_scalef32_pk_f32_fp4 v_cvt_scalef32_pk_f16_fp4
 v_cvt_scalef32_pk_bf16_fp4 v_cvt_scalef32_pk_f32_fp8 v_cvt_scalef32_pk_f32_bf8 v_cvt_scalef32_pk_f16_fp8
 v_cvt_scalef32_pk_f16_bf8 v_cvt_scalef32_pk_bf16_fp8 v_cvt_scalef32_pk_bf16_bf8 v_cvt_scalef32_pk_fp8_f32
 v_cvt_scalef32_pk_bf8_f32 v_cvt_scalef32_pk_fp8_f16 v_cvt_scalef32_pk_bf8_f16 v_cvt_scalef32_pk_fp8_bf16
 v_cvt_scalef32_pk_bf8_bf16 v_cvt_scalef32_pk_fp4_f32 v_cvt_scalef32_pk_fp4_f16 v_cvt_scalef32_pk_fp4_bf16
-v_ashr_pk_i8_i32 v_ashr_pk_u8_i32
 """
 _VOP3P = """
 v_pk_fma_f32 v_pk_mul_f32 v_pk_add_f32 v_pk_mov_b32 v_pk_fma_f16 v_pk_add_f16 v_pk_mul_f16 v_pk_min_f16 v_pk_max_f16
@@ -179,7 +177,7 @@ _ATOMICS = words(
     or_x2 xor_x2 swap_x2 cmpswap_x2 sub_x2 add_f32 pk_add_f16 pk_add_bf16 add_f64 min_f64 max_f64
     """
 )
-_CACHE = "buffer_wbl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol buffer_gl0_inv s_dcache_inv s_dcache_wb"
+_CACHE = "buffer_wbl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol s_dcache_inv s_dcache_wb"
 
 
 def _build() -> dict[str, InstructionInfo]:
@@ -196,7 +194,6 @@ def _build() -> dict[str, InstructionInfo]:
     rows(_SOP_SCC_BOTH, Format.SALU, 1, "", ("scc",), ("scc",))
     rows(_SAVEEXEC, Format.SALU, 1, "", ("exec",), ("exec", "scc"))
     rows(_SOPC, Format.SALU, 0, "", (), ("scc",))
-    rows("s_getreg_b32", Format.SYNC, 1)
     rows(_SYNC, Format.SYNC, 0)
     rows("s_endpgm s_branch", Format.BRANCH, 0)
     rows(_BRANCH_SCC, Format.BRANCH, 0, "", ("scc",))

@@ -28,7 +28,7 @@ Handler = Callable[["Binder"], Closure]
 HANDLERS: dict[str, Handler] = {}
 
 #: The modules of the instruction families, which fill `HANDLERS`.
-FAMILIES = ("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync")
+FAMILIES = ("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync", "convert", "atomics", "exchange")
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 

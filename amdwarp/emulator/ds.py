@@ -70,23 +70,29 @@ def _note(b: Batch, kind: str, addresses: Array, size: int, mask: Array | None, 
 
 # Reads
 
-#: mnemonic: (bytes, signed)
+#: mnemonic: (bytes, signed, part of the register: "" all, "lo", "hi")
 READS = {
-    "ds_read_b32": (4, False),
-    "ds_read_b64": (8, False),
-    "ds_read_b96": (12, False),
-    "ds_read_b128": (16, False),
-    "ds_read_u8": (1, False),
-    "ds_read_i8": (1, True),
-    "ds_read_u16": (2, False),
-    "ds_read_i16": (2, True),
+    "ds_read_b32": (4, False, ""),
+    "ds_read_b64": (8, False, ""),
+    "ds_read_b96": (12, False, ""),
+    "ds_read_b128": (16, False, ""),
+    "ds_read_u8": (1, False, ""),
+    "ds_read_i8": (1, True, ""),
+    "ds_read_u16": (2, False, ""),
+    "ds_read_i16": (2, True, ""),
+    "ds_read_u8_d16": (1, False, "lo"),
+    "ds_read_u8_d16_hi": (1, False, "hi"),
+    "ds_read_i8_d16": (1, True, "lo"),
+    "ds_read_i8_d16_hi": (1, True, "hi"),
+    "ds_read_u16_d16": (2, False, "lo"),
+    "ds_read_u16_d16_hi": (2, False, "hi"),
 }
 
 
 @handles(*READS)
 def bind_read(binder: Binder) -> Closure:
     """Read consecutive bytes; a byte or short is extended to a register."""
-    size, is_signed = READS[binder.inst.base]
+    size, is_signed, part = READS[binder.inst.base]
     binder.need(2)
     count = max(1, size // 4)
     row = binder.vector(0, count)
@@ -94,14 +100,17 @@ def bind_read(binder: Binder) -> Closure:
     spare = np.uint32(32 - 8 * size) if size < 4 else np.uint32(0)
 
     def put(b: Batch, payload: tuple[Any, ...]) -> None:
-        put_dwords(b, row, payload[1], payload[0])
+        values = payload[1]
+        if part:
+            values = put_half(values, payload[-1], part)
+        put_dwords(b, row, values, payload[0])
 
     def read_now(b: Batch, payload: tuple[Any, ...]) -> Settled:
-        mask, addresses, on = payload
+        mask, addresses, on = payload[:3]
         values = gather_block(b.group.lds.data, addresses, size, on)
         if is_signed:
             values = ((values << spare).view(np.int32) >> spare.view(np.int32)).view(np.uint32)
-        return put, (mask, values)
+        return put, (mask, values, *payload[3:])
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
         put(b, read_now(b, payload)[1])
@@ -110,10 +119,18 @@ def bind_read(binder: Binder) -> Closure:
         addresses = address(b)
         on = active(b, addresses, size)
         _note(b, "read", addresses, size, on)
+        old = (b.r[0][row].copy(),) if part else ()
         poison(b, row, count)
-        b.issue(b.ds, binder.inst, deliver, b.mask, addresses, on, early=read_now, size=size)
+        b.issue(b.ds, binder.inst, deliver, b.mask, addresses, on, *old, early=read_now, size=size)
 
     return run
+
+
+def put_half(values: Array, old: Array, part: str) -> Array:
+    """uint32 [waves, lanes, 1] with the low 16 bits of `values` in the named half and `old` in the other."""
+    if part == "lo":
+        return values & np.uint32(0xFFFF) | (old & np.uint32(0xFFFF0000))[..., None]
+    return values << np.uint32(16) | (old & np.uint32(0xFFFF))[..., None]
 
 
 def all_lanes(b: Batch, on: Array | None) -> Array:
@@ -371,6 +388,34 @@ def bind_atomic(binder: Binder) -> Closure:
         values = take_dwords(b, data, count)
         if returns:
             poison(b, row, count)
+        b.issue(b.ds, binder.inst, deliver, b.mask, addresses, values, on, size=-1)
+
+    return run
+
+
+@handles("ds_cmpst_rtn_b32", "ds_cmpst_rtn_b64")
+def bind_compare_swap(binder: Binder) -> Closure:
+    """Compare with the first data operand and store the second; the old value is returned."""
+    binder.need(4)
+    kind = "u" + str(int(binder.inst.base[-2:]) // 8)
+    size = int(kind[1])
+    count = size // 4
+    row, compare, new = (binder.vector(at, count) for at in (0, 2, 3))
+    address = address_getter(binder, 1, binder.take("offset", 0))
+
+    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
+        mask, addresses, values, on = payload
+        words = b.group.lds.data.view(kind)
+        pairs = values.view(kind)
+        found = atomic_lanes(words, addresses // size, pairs, lambda old, p: p[1] if old == p[0] else old, on)
+        put_dwords(b, row, found[..., None].view(np.uint32), mask)
+
+    def run(b: Batch) -> None:
+        addresses = address(b)
+        on = all_lanes(b, active(b, addresses, size))
+        _note(b, "atomic", addresses, size, on)
+        values = np.concatenate([take_dwords(b, at, count) for at in (compare, new)], axis=-1)
+        poison(b, row, count)
         b.issue(b.ds, binder.inst, deliver, b.mask, addresses, values, on, size=-1)
 
     return run

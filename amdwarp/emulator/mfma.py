@@ -19,7 +19,7 @@ import numpy as np
 
 from amdwarp.asm import Immediate, Register
 from amdwarp.asm.table import TABLE, Format
-from amdwarp.emulator.bind import Binder, handles
+from amdwarp.emulator.bind import Binder, handles, read64, write64
 from amdwarp.emulator.floats import BF6, FP4, FP6, FP8_OF_TARGET, SmallFloat, bf16_value, decode, scale_value
 from amdwarp.emulator.memory import Array
 from amdwarp.emulator.state import Batch, Closure
@@ -261,3 +261,35 @@ def _scale(binder: Binder, which: int, shape: Shape) -> Callable[[Batch, Array],
         return scaled
 
     return apply
+
+
+@handles("v_mfma_f64_16x16x4_f64", "v_mfma_f64_4x4x4_4b_f64")
+def bind_mfma_f64(binder: Binder) -> Closure:
+    """D = A B + C in f64. A and B are a register pair: row (column) l % M of group l // M.
+
+    D of 16x16x4: register pair r of lane l is row 4 r + l // 16. D of 4x4x4 (4 blocks): lane l is row l // 16 of the
+    block l // 4 % 4.
+    """
+    binder.need(4)
+    small = "_4b_" in binder.inst.base
+    a, rows_b = binder.vector(1, 2), binder.vector(2, 2)
+    results = 1 if small else 4
+    d, c = binder.vector(0, 2 * results), _addend(binder, 2 * results)
+
+    def run(b: Batch) -> None:
+        left, right = read64(b, a).view(np.float64), read64(b, rows_b).view(np.float64)
+        if small:
+            # lane = k * 16 + block * 4 + row
+            x, y = (v.reshape(b.n, 4, 4, 4).transpose(0, 2, 3, 1) for v in (left, right))
+            product = np.matmul(x, y.transpose(0, 1, 3, 2)).transpose(2, 0, 1, 3).reshape(4, b.n, 16)
+            moved = product.transpose(1, 0, 2).reshape(1, b.n, 64)
+        else:
+            rows, columns = left.reshape(b.n, 4, 16).transpose(0, 2, 1), right.reshape(b.n, 4, 16)
+            moved = np.matmul(rows, columns).reshape(b.n, 4, 64).transpose(1, 0, 2)
+        for r in range(results):
+            value = moved[r]
+            if c is not None:
+                value = value + read64(b, c + 2 * r).view(np.float64)
+            write64(b, d + 2 * r, np.ascontiguousarray(value).view(np.uint64), None)
+
+    return run

@@ -98,11 +98,6 @@ def _cvt_rtz_pack(a: Any, b: Any) -> Any:
     return low.view(U16).astype(U32) | high.view(U16).astype(U32) << U32(16)
 
 
-def _cvt_pack_f16(a: Any, b: Any) -> Any:
-    low, high = np.asarray(a).astype(F16), np.asarray(b).astype(F16)
-    return low.view(U16).astype(U32) | high.view(U16).astype(U32) << U32(16)
-
-
 def _class(value: Any, wanted: Any) -> Any:
     value = np.asarray(value)
     size, fraction = value.itemsize * 8, {2: 10, 4: 23, 8: 52}[value.itemsize]
@@ -145,6 +140,11 @@ def _pack16(convert: Function) -> Function:
 
 def _norm16(low: float, high: float, scale: float) -> Function:
     return lambda a: arith.saturate(np.rint(np.clip(np.nan_to_num(a), low, high) * scale), low * scale, scale, I32)
+
+
+def _insert_byte(value: Any, which: Any, old: Any) -> Any:
+    shift = (which & U32(3)) * U32(8)
+    return old & ~(U32(0xFF) << shift) | arith.saturate(np.rint(value), 0.0, 255.0, U32) << shift
 
 
 def _sad_u8(a: Any, b: Any, c: Any) -> Any:
@@ -298,7 +298,7 @@ _INTEGER: dict[str, Op] = {
 for _t in ("u16", "i16", "i32", "u32"):
     _INTEGER[f"v_min_{_t}"] = (_t, f"{_t} {_t}", np.minimum)
     _INTEGER[f"v_max_{_t}"] = (_t, f"{_t} {_t}", np.maximum)
-for _t in ("i32", "u32"):
+for _t in ("i16", "u16", "i32", "u32"):
     _INTEGER[f"v_min3_{_t}"] = (_t, f"{_t} {_t} {_t}", lambda a, b, c: np.minimum(np.minimum(a, b), c))
     _INTEGER[f"v_max3_{_t}"] = (_t, f"{_t} {_t} {_t}", lambda a, b, c: np.maximum(np.maximum(a, b), c))
     _INTEGER[f"v_med3_{_t}"] = (_t, f"{_t} {_t} {_t}", lambda a, b, c: _median(a, b, c, np.minimum, np.maximum))
@@ -322,7 +322,6 @@ _FLOAT: dict[str, Op] = {
     "v_minimum3_f32": ("f32", "f32 f32 f32", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
     "v_maximum3_f32": ("f32", "f32 f32 f32", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
     "v_cvt_pkrtz_f16_f32": ("u32", "f32 f32", _cvt_rtz_pack),
-    "v_cvt_pk_f16_f32": ("u32", "f32 f32", _cvt_pack_f16),
     "v_cvt_pk_bf16_f32": (
         "u32",
         "f32 f32",
@@ -330,6 +329,7 @@ _FLOAT: dict[str, Op] = {
     ),
     "v_cvt_pknorm_i16_f32": ("u32", "f32 f32", _pack16(_norm16(-1.0, 1.0, 32767.0))),
     "v_cvt_pknorm_u16_f32": ("u32", "f32 f32", _pack16(_norm16(0.0, 1.0, 65535.0))),
+    "v_cvt_pk_u8_f32": ("u32", "f32 u32 u32", _insert_byte),
     "v_cvt_pk_u16_u32": ("u32", "u32 u32", _pack16(lambda a: np.minimum(a, U32(0xFFFF)))),
     "v_cvt_pk_i16_i32": ("u32", "i32 i32", _pack16(lambda a: np.clip(a, -32768, 32767))),
 }

@@ -11,6 +11,7 @@ from amdwarp.asm import Immediate, Register
 from amdwarp.asm.program import EXEC, VCC
 from amdwarp.emulator import arith
 from amdwarp.emulator.bind import LISTS, Binder, Getter, MaskedSetter, handles
+from amdwarp.emulator.convert import clamp_f16
 from amdwarp.emulator.lanes import bind_dpp, dpp_source, sdwa_source, sdwa_target
 from amdwarp.emulator.memory import Array
 from amdwarp.emulator.ops import ACCUMULATE, COMPARES, OPS, WIDE_MADS, Function
@@ -92,7 +93,15 @@ def bind_op(binder: Binder) -> Closure:
     if mask_of is exec_mask and kind in LISTS and binder.inst.encoding != "sdwa":
         return _fast(binder, kind, getters, function)
     put = vector_target(binder, 0, kind)
+    if kind == "f16" and function is not None:
+        half = function
+        return lambda b: put(b, _half_result(b, half, [source(b) for source in getters]), mask_of(b))
     return _general(getters, mask_of, function, put)
+
+
+def _half_result(b: Batch, function: Function, args: list[Any]) -> Any:
+    """An f16 result, clamped where MODE says so."""
+    return clamp_f16(b, function(*args), *args)
 
 
 def _fast(binder: Binder, kind: str, getters: list[Getter], function: Function | None) -> Closure:

@@ -17,7 +17,7 @@ import numpy as np
 from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.asm.program import M0
 from amdwarp.emulator.bind import Binder, handles
-from amdwarp.emulator.ds import DROPPED, all_lanes, poison, put_dwords, take_dwords
+from amdwarp.emulator.ds import DROPPED, all_lanes, poison, put_dwords, put_half, take_dwords
 from amdwarp.emulator.memory import POISON, Array, Fault, gather_block, scatter_block
 from amdwarp.emulator.state import Batch, Closure, expand
 
@@ -185,7 +185,6 @@ def bind_load(binder: Binder, locator: Locator, form: tuple[int, int, bool, str]
     """A load to registers."""
     size, count, is_signed, part = form
     row = binder.vector(0, count)
-    keep, shift = np.uint32(0xFFFF if part == "hi" else 0xFFFF0000), np.uint32(16 if part == "hi" else 0)
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
         put_dwords(b, row, payload[1], payload[0])
@@ -196,7 +195,7 @@ def bind_load(binder: Binder, locator: Locator, form: tuple[int, int, bool, str]
         if is_signed:
             values = _extend(values, size)
         if part:
-            values = (values & np.uint32(0xFFFF)) << shift | (b.r[0][row] & keep)[..., None]
+            values = put_half(values, b.r[0][row], part)
         note(b, "read", located, size)
         poison(b, row, count)
         b.issue(b.vm, binder.inst, deliver, b.mask, values)

@@ -10,6 +10,7 @@ import numpy as np
 from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.emulator import arith
 from amdwarp.emulator.bind import TYPES, Binder, Getter, handles, vector_of
+from amdwarp.emulator.convert import clamp_f16
 from amdwarp.emulator.floats import bf16_value
 from amdwarp.emulator.ops import fmax, fmin
 from amdwarp.emulator.state import Batch, Closure
@@ -139,17 +140,32 @@ def bind_halves(binder: Binder) -> Closure:
     halves = _selectors(binder, count)
     if kind[0] != "f" and any(any(neg) for _, neg in halves):
         raise binder.fail("neg needs a floating-point operation")
-    operate = clamped(binder, function, kind) if kind[0] == "f" else function
+    operate = clamped(binder, function, kind) if kind[0] == "f" else _clamped_half(binder, function, kind)
     assert operate is not None
     low, high = ([_half(binder, 1 + at, select[at], neg[at], kind) for at in range(count)] for select, neg in halves)
     put = binder.target(0, "u32")
 
+    def one(b: Batch, getters: list[Getter]) -> Any:
+        args = [get(b) for get in getters]
+        value = operate(*args)
+        return np.asarray(clamp_f16(b, value, *args) if kind == "f16" else value).view(np.uint16)
+
     def run(b: Batch) -> None:
-        first = np.asarray(operate(*(get(b) for get in low))).view(np.uint16)
-        second = np.asarray(operate(*(get(b) for get in high))).view(np.uint16)
+        first, second = one(b, low), one(b, high)
         put(b, first.astype(np.uint32) | second.astype(np.uint32) << np.uint32(16), b.mask)
 
     return run
+
+
+def _clamped_half(binder: Binder, function: Function, kind: str) -> Function:
+    """`function` with its result clamped to the type's range, if the instruction has clamp."""
+    if not binder.flag("clamp"):
+        return function
+    exact = {"add": np.add, "sub": np.subtract}.get(binder.inst.base.split("_")[2])
+    if exact is None:
+        raise binder.fail("clamp is not known for this integer operation")
+    limits = np.iinfo(TYPES[kind])
+    return lambda a, b: np.clip(exact(a, b, dtype=np.int32), limits.min, limits.max).astype(TYPES[kind])
 
 
 def _half(binder: Binder, at: int, which: int, neg: int, kind: str) -> Getter:
@@ -192,31 +208,57 @@ def bind_mixed(binder: Binder) -> Closure:
     put = binder.row_target(row, "u32")
 
     def run(b: Batch) -> None:
-        half = arith.fma32(x(b), y(b), z(b)).astype(np.float16).view(np.uint16).astype(np.uint32)
+        wide = arith.fma32(x(b), y(b), z(b))
+        half = clamp_f16(b, wide.astype(np.float16), wide).view(np.uint16).astype(np.uint32)
         put(b, half << shift | (b.r[0][row] & keep), b.mask)
 
     return run
 
 
-@handles("v_dot2_f32_f16", "v_dot2_f32_bf16")
-def bind_dot2(binder: Binder) -> Closure:
-    """c + a.low * b.low + a.high * b.high in f32."""
-    binder.need(4)
-    is_half = binder.inst.base.endswith("_f16")
-    binder.ignore("op_sel_hi")
-    x, y, z = binder.source(1, "u32"), binder.source(2, "u32"), binder.source(3, "f32")
-    put = binder.target(0, "f32")
+#: Dot products of packed elements: mnemonic to (element type, result type). With "c" in the name the destination is
+#: the addend.
+DOTS: dict[str, tuple[str, str]] = {
+    "v_dot2_f32_f16": ("f16", "f32"),
+    "v_dot2_f32_bf16": ("bf16", "f32"),
+    "v_dot2c_f32_f16": ("f16", "f32"),
+    "v_dot2c_f32_bf16": ("bf16", "f32"),
+    "v_dot4_i32_i8": ("i8", "i32"),
+    "v_dot4_u32_u8": ("u8", "u32"),
+    "v_dot4c_i32_i8": ("i8", "i32"),
+}
 
-    def one(bits: Any) -> Any:
-        if is_half:
-            return np.asarray(bits).astype(np.uint16).view(np.float16).astype(np.float64)
-        return bf16_value(np.asarray(bits)).astype(np.float64)
 
-    def elements(value: Any) -> tuple[Any, Any]:
-        return one(value & np.uint32(0xFFFF)), one(value >> np.uint32(16))
+def _elements(value: Any, kind: str) -> list[Any]:
+    """The packed elements of uint32 `value` as f64 (exact for all these types)."""
+    bits = np.asarray(value)
+    if kind in ("i8", "u8"):
+        fields = [(bits >> np.uint32(at) & np.uint32(0xFF)).astype(np.uint8) for at in (0, 8, 16, 24)]
+        return [field.view(np.int8 if kind == "i8" else np.uint8).astype(np.float64) for field in fields]
+    halves = [bits & np.uint32(0xFFFF), bits >> np.uint32(16)]
+    if kind == "f16":
+        return [half.astype(np.uint16).view(np.float16).astype(np.float64) for half in halves]
+    return [bf16_value(half).astype(np.float64) for half in halves]
+
+
+@handles(*DOTS)
+def bind_dot(binder: Binder) -> Closure:
+    """c + the sum of products of packed elements."""
+    name = binder.inst.base
+    kind, result = DOTS[name]
+    accumulates = "c_" in name
+    binder.need(3 if accumulates else 4)
+    if any(value != (1,) * len(value) for value in (binder.take("op_sel_hi", (1,)),) if isinstance(value, tuple)):
+        raise binder.fail("op_sel_hi other than ones is not known for a dot product")
+    x, y = binder.source(1, "u32"), binder.source(2, "u32")
+    z = binder.plain_source(binder.ops[0], 0, result) if accumulates else binder.source(3, result)
+    put = binder.target(0, result)
 
     def run(b: Batch) -> None:
-        (a0, a1), (b0, b1) = elements(x(b)), elements(y(b))
-        put(b, (a0 * b0 + a1 * b1 + z(b)).astype(np.float32), b.mask)
+        products = [p * q for p, q in zip(_elements(x(b), kind), _elements(y(b), kind), strict=True)]
+        total = sum(products) + np.asarray(z(b)).astype(np.float64)
+        if result == "f32":
+            put(b, total.astype(np.float32), b.mask)
+        else:
+            put(b, total.astype(np.int64).astype(TYPES[result]), b.mask)
 
     return run

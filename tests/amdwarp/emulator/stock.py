@@ -178,3 +178,64 @@ def elementwise(x, y, out, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
     else:
         r = tl.minimum(tl.maximum(a, b), a + 1)
     tl.store(out + at, r, mask=mask)
+
+
+@triton.jit
+def cast(x, out, n, ROUND: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n)
+    tl.store(out + at, value.to(out.dtype.element_ty, fp_downcast_rounding=ROUND), mask=at < n)
+
+
+@triton.jit
+def tile_dot(a, b, c, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rm, rn, rk = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    x = tl.load(a + rm[:, None] * BK + rk[None, :])
+    y = tl.load(b + rk[:, None] * BN + rn[None, :])
+    tl.store(c + rm[:, None] * BN + rn[None, :], tl.dot(x, y, out_dtype=c.dtype.element_ty))
+
+
+@triton.jit
+def half_scaled(
+    a,
+    b,
+    c,
+    sb,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    FA: tl.constexpr,
+    FB: tl.constexpr,
+    PB: tl.constexpr,
+):
+    rm, rn = tl.arange(0, BM), tl.arange(0, BN)
+    rk, rkb, rs = tl.arange(0, BK), tl.arange(0, BK // PB), tl.arange(0, BK // 32)
+    x = tl.load(a + rm[:, None] * BK + rk[None, :])
+    y = tl.load(b + rkb[:, None] + rn[None, :] * (BK // PB))
+    t = tl.load(sb + rn[:, None] * (BK // 32) + rs[None, :])
+    tl.store(c + rm[:, None] * BN + rn[None, :], tl.dot_scaled(x, None, FA, y, t, FB))
+
+
+@triton.jit
+def block(x, y, z, out, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    a, b, c = tl.load(x + at), tl.load(y + at), tl.load(z + at)
+    if KIND == "fma":
+        r = tl.fma(a, b, c)
+    elif KIND == "clamp":
+        r = tl.clamp(a, b, tl.maximum(b, c))
+    elif KIND == "umulhi":
+        r = tl.math.umulhi(a, b)
+    elif KIND == "sort":
+        r = tl.sort(a)
+    elif KIND == "flip":
+        r = tl.flip(a)
+    elif KIND == "cumprod":
+        r = tl.cumprod(a)
+    elif KIND == "gather":
+        r = tl.gather(a, at % 7, 0)
+    elif KIND == "xor":
+        r = tl.xor_sum(a) + b
+    elif KIND == "argmin":
+        r = tl.argmin(a, 0) + b
+    tl.store(out + at, r)

@@ -283,3 +283,149 @@ def test_elementwise(run_stock: Any, random: Any, arch: str, case: Any) -> None:
     else:
         limit = {F16: 2e-3, F32: 3e-6, np.float64: 1e-15}[dtype]
         np.testing.assert_allclose(out, expected, rtol=limit, atol=limit)
+
+
+CASTS: dict[str, Any] = {
+    "fp32": F32,
+    "fp16": F16,
+    "bf16": BF16,
+    "fp64": np.float64,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "fp8e4nv": ml_dtypes.float8_e4m3fn,
+    "fp8e5": ml_dtypes.float8_e5m2,
+    "fp8e4b8": ml_dtypes.float8_e4m3fnuz,
+    "fp8e5b16": ml_dtypes.float8_e5m2fnuz,
+}
+CAST_CASES = [
+    (arch, source, target)
+    for arch in ARCHS
+    for source, target in (
+        *(("fp32", kind) for kind in CASTS if kind != "fp32"),
+        *((kind, "fp32") for kind in CASTS if kind not in ("fp32", "fp64")),
+        *(("fp16", "bf16"), ("bf16", "fp16"), ("fp8e5", "fp16"), ("fp8e4nv", "bf16"), ("fp16", "fp8e5")),
+        *(("bf16", "fp8e4nv"), ("fp16", "fp8e4nv"), ("i8", "fp16"), ("i64", "fp64"), ("fp64", "fp32"), ("i16", "i64")),
+    )
+]
+
+
+@pytest.mark.parametrize(("arch", "source", "target"), CAST_CASES)
+def test_cast(run_stock: Any, random: Any, arch: str, source: str, target: str) -> None:
+    n = 500
+    start, goal = CASTS[source], CASTS[target]
+    scale = 100 if target in ("i8", "u8") else 20
+    wide = np.abs(random.standard_normal(n)) if target == "u8" else random.standard_normal(n)
+    x = (np.clip(wide, -1.2, 1.2) * scale).astype(start)
+    out = np.zeros(n, goal)
+    to_float8 = "fp8" in target and source in ("fp32", "fp16", "bf16")
+    run_stock(
+        "cast",
+        arch,
+        {"x": f"*{source}", "out": f"*{target}", "n": "i32"},
+        {"ROUND": "rtne" if to_float8 else None, "BLOCK": 512},
+        [x, out, n],
+        (1,),
+    )
+    middle = x.astype(F32) if "i" not in source and source != "fp64" and start is not F32 else x
+    np.testing.assert_array_equal(out.astype(np.float64), middle.astype(goal).astype(np.float64))
+
+
+@pytest.mark.parametrize("source", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("target", ["fp8e4nv", "fp8e5"])
+def test_cast_saturates(run_stock: Any, source: str, target: str) -> None:
+    top = {"fp8e4nv": 448.0, "fp8e5": 57344.0}[target]
+    x = np.array([top, -top, 1.03 * top, 1.2 * top, -60000.0, 0.0, -0.0, 1e-6], np.float64).astype(CASTS[source])
+    out = np.zeros(8, CASTS[target])
+    run_stock(
+        "cast",
+        "gfx950",
+        {"x": f"*{source}", "out": f"*{target}", "n": "i32"},
+        {"ROUND": "rtne", "BLOCK": 64},
+        [x, out, 8],
+        (1,),
+    )
+    expected = np.clip(x.astype(np.float64), -top, top).astype(CASTS[target])
+    np.testing.assert_array_equal(out.view(np.uint8), expected.view(np.uint8))
+
+
+DOTS = [("i8", "i32"), ("fp64", "fp64"), ("fp16", "fp16"), ("fp8e5", "fp32"), ("bf16", "fp32")]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("case", DOTS, ids=str)
+@pytest.mark.parametrize("tile", [(64, 64, 64, 4), (16, 16, 64, 1), (32, 32, 64, 1)], ids=str)
+def test_tile_dot(run_stock: Any, random: Any, arch: str, case: Any, tile: Any) -> None:
+    bm, bn, bk, warps = tile
+    source, target = case
+    a, b = ((random.standard_normal(shape) * 9).astype(CASTS[source]) for shape in ((bm, bk), (bk, bn)))
+    c = np.zeros((bm, bn), CASTS[target])
+    signature = {"a": f"*{source}", "b": f"*{source}", "c": f"*{target}"}
+    run_stock(
+        "tile_dot",
+        arch,
+        signature,
+        {"BM": bm, "BN": bn, "BK": bk},
+        [a, b, c],
+        (1,),
+        num_warps=warps,
+        matrix_instr_nonkdim=32 if bm == 32 else 0,
+    )
+    _close(c, a.astype(np.float64) @ b.astype(np.float64), {"fp16": 2e-3, "fp32": 1e-5, "fp64": 1e-14}.get(target, 0))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("left", ["fp16", "bf16"])
+@pytest.mark.parametrize("right", ["e2m1", "e4m3", "e5m2"])
+def test_half_scaled(run_stock: Any, random: Any, arch: str, left: str, right: str) -> None:
+    bm = bn = 64
+    bk = 128
+    a = random.standard_normal((bm, bk), dtype=F32).astype(CASTS[left])
+    b, values = _operand(random, right, bn, bk)
+    scales = random.integers(124, 130, (bn, bk // 32), dtype=np.uint8)
+    c = np.zeros((bm, bn), F32)
+    signature = {"a": f"*{left}", "b": "*u8", "c": "*fp32", "sb": "*u8"}
+    constants = {"BM": bm, "BN": bn, "BK": bk, "FA": left, "FB": right, "PB": 2 if right == "e2m1" else 1}
+    run_stock("half_scaled", arch, signature, constants, [a, b, c, scales], (1,))
+    right_values = values * np.exp2(np.repeat(scales.astype(np.float64) - 127, 32, axis=1))
+    _close(c, a.astype(np.float64) @ right_values.T, 1e-5)
+
+
+BLOCKS: list[tuple[str, str, Any]] = [
+    ("fma", "fp32", lambda a, b, c: (a.astype(np.float64) * b + c).astype(F32)),
+    ("fma", "fp16", lambda a, b, c: (a.astype(np.float64) * b + c).astype(F16)),
+    *(("clamp", kind, lambda a, b, c: np.clip(a, b, np.maximum(b, c))) for kind in ("fp32", "fp16", "bf16")),
+    (
+        "umulhi",
+        "i32",
+        lambda a, b, c: (a.view("u4").astype("u8") * b.view("u4") >> np.uint64(32)).astype("u4").view("i4"),
+    ),
+    *(("sort", kind, lambda a, b, c: np.sort(a)) for kind in ("fp32", "fp16", "i32", "i16", "i8", "i64", "fp64")),
+    *(("flip", kind, lambda a, b, c: a[::-1]) for kind in ("fp32", "i8", "i64")),
+    ("cumprod", "i32", lambda a, b, c: np.cumprod(a, dtype=np.int32)),
+    ("cumprod", "fp64", lambda a, b, c: np.cumprod(a)),
+    *(("gather", kind, lambda a, b, c: a[np.arange(len(a)) % 7]) for kind in ("fp32", "i16", "fp64")),
+    *(("xor", kind, lambda a, b, c: np.bitwise_xor.reduce(a) + b) for kind in ("i32", "i64", "i8")),
+    *(("argmin", kind, lambda a, b, c: (np.argmin(a) + b).astype(b.dtype)) for kind in ("i32", "fp32", "i64")),
+]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("case", BLOCKS, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_block(run_stock: Any, random: Any, arch: str, case: Any) -> None:
+    kind, spelled, function = case
+    n, dtype = 256, CASTS[spelled]
+    if spelled.startswith("i"):
+        x, y, z = random.integers(-100, 100, (3, n)).astype(dtype)
+    else:
+        x, y, z = random.standard_normal((3, n)).astype(dtype)
+    out = np.zeros(n, dtype)
+    signature = dict.fromkeys(("x", "y", "z", "out"), f"*{spelled}")
+    run_stock("block", arch, signature, {"KIND": kind, "BLOCK": n}, [x, y, z, out], (1,))
+    expected = function(x, y, z)
+    if kind == "cumprod" and spelled == "fp64":
+        np.testing.assert_allclose(out, expected, rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(out.astype(np.float64), expected.astype(np.float64))
