@@ -157,7 +157,7 @@ class GemmSchedule:
         if self.accumulator_registers > budget // 2:
             wrong.append(f"{self.accumulator_registers} accumulator registers of {budget} leave no room for operands")
         if self.quarters and access is not None and not (access.a_direct and access.b_direct):
-            # 64 element offsets a lane, next to 128 accumulators and 64 operand registers, spill 48 registers.
+            # 64 element offsets a lane beside 128 accumulators and 64 operand registers spilled 48 registers.
             wrong.append("quarters = True takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
         if wrong:
             return wrong

@@ -175,53 +175,55 @@ def matmul_quarters(
     right = gl.allocate_shared_memory(TYPE, [2, STEP, PART_N], lds_layout_b(S, KC))
 
     # Step 0 whole, and of step 1 what the first iteration does not copy itself.
-    copy(top.index(0), a, top_at, mask_a(a_ks, k))
     copy(left.index(0), b, left_at, mask_b(b_ks, columns, k, n_left, KC))
-    copy(right.index(0), b, right_at, mask_b(b_ks, columns + PART_N, k, n_left, KC))
+    copy(top.index(0), a, top_at, mask_a(a_ks, k))
     copy(bottom.index(0), a, bottom_at, mask_a(a_ks, k))
+    copy(right.index(0), b, right_at, mask_b(b_ks, columns + PART_N, k, n_left, KC))
     a += STEP
     b += b_step
     k_left = k - STEP
-    copy(top.index(1), a, top_at, mask_a(a_ks, k_left))
     copy(left.index(1), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
+    copy(top.index(1), a, top_at, mask_a(a_ks, k_left))
+    copy(bottom.index(1), a, bottom_at, mask_a(a_ks, k_left))
 
     top_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
     top_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
     bottom_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
     bottom_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
-    # Of the six copies under way the first two must be there. Each memory stage then starts one and waits for the one
-    # that is five stages old, which is the one the next memory stage reads.
-    async_copy.wait_group(4)
+    # Of the seven copies under way the first two must be there. Each memory stage then starts one and waits for the one
+    # that is six stages old, which is the one the next memory stage reads.
+    async_copy.wait_group(5)
+    left_operand = left.index(0).load(B_OPERAND)
     for step in range(gl.cdiv(k, STEP)):
-        with warp_pipeline_stage("load top and left", priority=1):
+        with warp_pipeline_stage("load top", priority=1):
             here = step % 2
             ahead = 1 - here
-            a_operand = async_copy.load_shared_relaxed(top.index(here), A_OPERAND)
-            left_operand = async_copy.load_shared_relaxed(left.index(here), B_OPERAND)
+            top_operand = async_copy.load_shared_relaxed(top.index(here), A_OPERAND)
             copy(right.index(ahead), b, right_at, mask_b(b_ks, columns + PART_N, k_left, n_left, KC))
-        async_copy.wait_group(4)
-        with warp_pipeline_stage("multiply top left", priority=0):
-            top_left = mfma(a_operand, left_operand, top_left)
-        with warp_pipeline_stage("load right", priority=1):
-            right_operand = async_copy.load_shared_relaxed(right.index(here), B_OPERAND)
-            copy(bottom.index(ahead), a, bottom_at, mask_a(a_ks, k_left))
             a += STEP
             b += b_step
             k_left -= STEP
-        async_copy.wait_group(4)
-        with warp_pipeline_stage("multiply top right", priority=0):
-            top_right = mfma(a_operand, right_operand, top_right)
+        async_copy.wait_group(5)
+        with warp_pipeline_stage("multiply top left", priority=0):
+            top_left = mfma(top_operand, left_operand, top_left)
         with warp_pipeline_stage("load bottom", priority=1):
-            a_operand = async_copy.load_shared_relaxed(bottom.index(here), A_OPERAND)
-            copy(top.index(here), a, top_at, mask_a(a_ks, k_left))
-        async_copy.wait_group(4)
-        with warp_pipeline_stage("multiply bottom right", priority=0):
-            bottom_right = mfma(a_operand, right_operand, bottom_right)
-        with warp_pipeline_stage("refill left", priority=1):
+            bottom_operand = async_copy.load_shared_relaxed(bottom.index(here), A_OPERAND)
             copy(left.index(here), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
-        async_copy.wait_group(4)
+        async_copy.wait_group(5)
         with warp_pipeline_stage("multiply bottom left", priority=0):
-            bottom_left = mfma(a_operand, left_operand, bottom_left)
+            bottom_left = mfma(bottom_operand, left_operand, bottom_left)
+        with warp_pipeline_stage("load right", priority=1):
+            right_operand = async_copy.load_shared_relaxed(right.index(here), B_OPERAND)
+            copy(top.index(here), a, top_at, mask_a(a_ks, k_left))
+        async_copy.wait_group(5)
+        with warp_pipeline_stage("multiply bottom right", priority=0):
+            bottom_right = mfma(bottom_operand, right_operand, bottom_right)
+        with warp_pipeline_stage("load the next left", priority=1):
+            left_operand = async_copy.load_shared_relaxed(left.index(ahead), B_OPERAND)
+            copy(bottom.index(here), a, bottom_at, mask_a(a_ks, k_left))
+        async_copy.wait_group(5)
+        with warp_pipeline_stage("multiply top right", priority=0):
+            top_right = mfma(top_operand, right_operand, top_right)
     # The copies still under way write zeros, but into LDS that the next workgroup may own.
     async_copy.wait_group(0)
 
@@ -241,7 +243,7 @@ def fetch(base, offsets, mask, DIRECT: gl.constexpr):
     if DIRECT:
         fetched = 0
     else:
-        # No `other`: a masked lane reads beyond the descriptor, which gives 0, and a select here would wait for the load.
+        # Masked lanes read beyond the descriptor, which gives 0; an `other` would be a select that waits for the load.
         fetched = buffer_load(base, offsets, mask)
     return fetched
 

@@ -177,8 +177,8 @@ def test_executed_reads_have_no_bank_conflicts(schedule, order):
     kernel, arguments, _ = one_tile(schedule, order, 64)
     conflicts = Conflicts()
     launch(kernel.asm["amdgcn"], arguments, (1,), observer=conflicts)
-    tiles = 4 if SCHEDULES[schedule].quarters else 1
-    a_reads, b_reads = (4 * tiles, 2 * tiles) if tiles == 4 else (8, 4)
+    # 16-byte reads of a wave: one K step, and of quarters the left one of the next step too
+    a_reads, b_reads = (16, 12) if SCHEDULES[schedule].quarters else (8, 4)
     expected = {(16, 1): 8 * (a_reads + b_reads)}
     if order == "kn":
         expected = {(16, 1): 8 * a_reads, (8, 1): 8 * 2 * b_reads}
