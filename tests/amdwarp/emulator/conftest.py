@@ -77,3 +77,141 @@ def run_stock() -> Any:
 def random() -> np.random.Generator:
     """A generator with a fixed seed."""
     return np.random.default_rng(7)
+
+
+# Hand-written programs
+
+_TEXT = """\t.amdgcn_target "amdgcn-amd-amdhsa-unknown-{arch}"
+\t.text
+\t.globl\tkernel
+\t.type\tkernel,@function
+kernel:
+{body}
+\ts_endpgm
+\t.section\t.rodata,"a",@progbits
+\t.amdhsa_kernel kernel
+\t\t.amdhsa_group_segment_fixed_size {lds}
+\t\t.amdhsa_private_segment_fixed_size {scratch}
+\t\t.amdhsa_kernarg_size {kernarg}
+\t\t.amdhsa_user_sgpr_count 2
+\t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1
+\t\t.amdhsa_system_sgpr_workgroup_id_x 1
+\t\t.amdhsa_system_sgpr_workgroup_id_y 1
+\t\t.amdhsa_system_sgpr_workgroup_id_z 1
+\t\t.amdhsa_float_denorm_mode_32 3
+\t\t.amdhsa_float_denorm_mode_16_64 3
+\t.end_amdhsa_kernel
+\t.text
+\t.amdgpu_metadata
+---
+amdhsa.kernels:
+  - .agpr_count:     0
+    .args:
+{arguments}
+    .group_segment_fixed_size: {lds}
+    .kernarg_segment_align: 8
+    .kernarg_segment_size: {kernarg}
+    .max_flat_workgroup_size: {threads}
+    .name:           kernel
+    .private_segment_fixed_size: {scratch}
+    .sgpr_count:     100
+    .sgpr_spill_count: 0
+    .symbol:         kernel.kd
+    .vgpr_count:     256
+    .vgpr_spill_count: 0
+    .wavefront_size: 64
+amdhsa.target:   amdgcn-amd-amdhsa-unknown-{arch}
+amdhsa.version:
+  - 1
+  - 2
+...
+\t.end_amdgpu_metadata
+"""
+
+
+def program_text(
+    body: list[str], *, waves: int = 1, lds: int = 0, scratch: int = 0, arch: str = "gfx950", pointers: int = 2
+) -> str:
+    """Text of a kernel with `pointers` pointer arguments (at s[0:1]); work-group ids stand in s2, s3 and s4."""
+    arguments = "\n".join(
+        f"      - .address_space:  global\n        .offset:         {8 * at}\n        .size:           8\n"
+        "        .value_kind:     global_buffer"
+        for at in range(pointers)
+    )
+    lines = "\n".join(line if line.endswith(":") else "\t" + line for line in body)
+    return _TEXT.format(
+        body=lines, lds=lds, scratch=scratch, arch=arch, arguments=arguments, kernarg=8 * pointers, threads=64 * waves
+    )
+
+
+def execute(
+    body: list[str],
+    inputs: dict[str, Any] | None = None,
+    outputs: list[str] | None = None,
+    *,
+    waves: int = 1,
+    lds: int = 0,
+    scratch: int = 0,
+    arch: str = "gfx950",
+    **options: Any,
+) -> dict[str, Any]:
+    """Run `body` and return registers.
+
+    Args:
+        body: instructions; v249 to v251 and s[90:95] belong to the harness.
+        inputs: vector or accumulation register to its 64 * waves values (any 32-bit type), scalar register to an int.
+        outputs: registers wanted: uint32 [64 * waves] for each (a scalar register's value in every lane).
+    """
+    from amdwarp.emulator import launch
+
+    inputs, outputs = inputs or {}, outputs or []
+    threads = 64 * waves
+    vectors = {name: np.asarray(value) for name, value in inputs.items() if name[0] in "va"}
+    data = np.zeros((max(len(vectors), 1), threads), np.uint32)
+    head = ["s_load_dwordx4 s[92:95], s[0:1], 0x0", "v_lshlrev_b32_e32 v249, 2, v0", "v_mov_b32_e32 v250, v249"]
+    head += ["s_waitcnt lgkmcnt(0)"]
+    for at, (name, value) in enumerate(vectors.items()):
+        data[at] = np.broadcast_to(value, (threads,)).view(np.uint32)
+        target = "v251" if name[0] == "a" else name
+        head += [f"global_load_dword {target}, v250, s[92:93]", f"v_add_u32_e32 v250, {4 * threads}, v250"]
+        if name[0] == "a":
+            head += ["s_waitcnt vmcnt(0)", f"v_accvgpr_write_b32 {name}, v251"]
+    head += ["s_waitcnt vmcnt(0)"]
+    head += [f"s_mov_b32 {name}, {value:#x}" for name, value in inputs.items() if name[0] not in "va"]
+    tail = ["s_cselect_b32 s90, 1, 0"] if "scc" in outputs else []
+    tail += ["s_mov_b64 s[0:1], exec", "s_mov_b64 exec, -1", "v_mov_b32_e32 v250, v249"]
+    for name in outputs:
+        source = {"scc": "s90", "exec_lo": "s0", "exec_hi": "s1"}.get(name, name)
+        move = "v_accvgpr_read_b32" if name[0] == "a" else "v_mov_b32_e32"
+        tail += [f"{move} v251, {source}", "global_store_dword v250, v251, s[94:95]"]
+        tail += [f"v_add_u32_e32 v250, {4 * threads}, v250"]
+    out = np.zeros((max(len(outputs), 1), threads), np.uint32)
+    text = program_text([*head, *body, *tail], waves=waves, lds=lds, scratch=scratch, arch=arch)
+    launch(text, [data, out], (1,), **options)
+    return dict(zip(outputs, out, strict=False))
+
+
+def run_text(body: list[str], args: list[Any], grid: tuple[int, ...] = (1,), **options: Any) -> Any:
+    """Launch a hand-written body; keywords of `program_text` and of `launch` mix."""
+    from amdwarp.emulator import launch
+
+    shape = {key: options.pop(key) for key in ("waves", "lds", "scratch", "arch") if key in options}
+    return launch(program_text(body, pointers=len(args), **shape), args, grid, **options)
+
+
+@pytest.fixture(scope="session", name="execute")
+def execute_function() -> Any:
+    """The function `execute`."""
+    return execute
+
+
+@pytest.fixture(scope="session", name="run_text")
+def run_text_function() -> Any:
+    """The function `run_text`."""
+    return run_text
+
+
+@pytest.fixture(scope="session", name="program_text")
+def program_text_function() -> Any:
+    """The function `program_text`."""
+    return program_text
