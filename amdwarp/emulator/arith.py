@@ -123,7 +123,8 @@ def div_scale(s0: Array, s1: Array, s2: Array, kind: str) -> tuple[Array, Array]
         nan,
         np.where(is_denominator, up, s0),
         up,
-        np.where(is_denominator, up, s0),
+        # The manual says up, which would overflow: here 1 / s1 is tiny, so s1 is near the largest number.
+        np.where(is_denominator, down, s0),
         down,
         np.where(is_numerator, up, s0),
         up,
@@ -163,9 +164,11 @@ def div_fixup(s0: Array, s1: Array, s2: Array, kind: str) -> Array:
         (s1 == 0) | np.isinf(s2),
         np.isinf(s1) | (s2 == 0),
         exponent_gap,
+        # With neither operand NaN the steps before give NaN only where the quotient overflowed.
+        np.isnan(s0),
     ]
     nan = np.full_like(s0, -np.nan)
-    results = [s2, s1, nan, nan, sign * infinity, sign * zero, sign * zero]
+    results = [s2, s1, nan, nan, sign * infinity, sign * zero, sign * zero, sign * infinity]
     out: Array = np.select(conditions, results, np.copysign(s0, sign))
     return out
 

@@ -171,7 +171,7 @@ def execute(
     head = ["s_load_dwordx4 s[92:95], s[0:1], 0x0", "v_lshlrev_b32_e32 v249, 2, v0", "v_mov_b32_e32 v250, v249"]
     head += ["s_waitcnt lgkmcnt(0)"]
     for at, (name, value) in enumerate(vectors.items()):
-        data[at] = np.broadcast_to(value, (threads,)).view(np.uint32)
+        data[at] = np.broadcast_to(value.astype(np.uint32) if value.ndim == 0 else value.view(np.uint32), (threads,))
         target = "v251" if name[0] == "a" else name
         head += [f"global_load_dword {target}, v250, s[92:93]", f"v_add_u32_e32 v250, {4 * threads}, v250"]
         if name[0] == "a":
