@@ -43,15 +43,23 @@ def module(body: str, *, waves: int = 8, functions: str = "") -> Module:
     """
     count = iter(range(10_000))
     text = _MACRO.sub(lambda match: match.group(1) + _expand(match, next(count)) + match.group(4), body)
-    lines = [_located(line, number) for number, line in enumerate(text.splitlines(), start=1)]
-    whole = HEAD.replace("@WAVES@", str(waves)) + functions + ENTRY + "\n".join(lines) + "\n    tt.return\n  }\n}\n"
+    whole = HEAD.replace("@WAVES@", str(waves)) + functions + ENTRY + _located(text) + "\n    tt.return\n  }\n}\n"
     return bridge.read(bridge.parse_text(whole, bridge.new_context()))
 
 
-def _located(line: str, number: int) -> str:
-    plain = line.rstrip()
-    opens = not plain or plain.endswith(("{", "}", ":")) or plain.lstrip().startswith(("^", "//", "#", "tt.func"))
-    return plain if opens or " loc(" in plain else f'{plain} loc("kernel.py":{number}:1)'
+def _located(text: str) -> str:
+    """The text with the number of its line as the location of each op; of one with regions, where it opens."""
+    lines: list[str] = []
+    opened: list[int] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        plain, at = line.strip(), number
+        if plain.startswith("}") and not plain.endswith("{"):
+            at = opened.pop()
+        elif plain.endswith("{") and not plain.startswith("}"):
+            opened.append(number)
+        is_op = plain and not plain.endswith(("{", ":")) and not plain.startswith(("^", "#"))
+        lines.append(f'{line.rstrip()} loc("kernel.py":{at}:1)' if is_op else line)
+    return "\n".join(lines)
 
 
 def _expand(match: re.Match[str], number: int) -> str:
@@ -64,11 +72,14 @@ def _expand(match: re.Match[str], number: int) -> str:
         "ring": lambda: f"%{args[0]} = ttg.local_alloc : () -> {_ring(args[1])}",
         "buffer": lambda: f"%{args[0]} = ttg.local_alloc : () -> {SLOT}",
         "slot": lambda: f"%{args[0]} = ttg.memdesc_index %{args[1]}[%{args[2]}] : {_ring(args[3])} -> {SLOT}",
-        "copy": lambda: f"%copied{number} = amdg.buffer_load_to_local %p[%offsets] into %{args[0]} : "
-        "!tt.ptr<f16>[tensor<64x64xi32, #blocked>] -> <64x64xf16, #shared, #smem, mutable>",
+        "copy": lambda: (
+            f"%copied{number} = amdg.buffer_load_to_local %p[%offsets] into %{args[0]} : "
+            "!tt.ptr<f16>[tensor<64x64xi32, #blocked>] -> <64x64xf16, #shared, #smem, mutable>"
+        ),
         "load": lambda: f"%{args[0]} = ttg.local_load %{args[1]} : {SLOT} -> {TILE}",
-        "relaxed": lambda: f"%{args[0]} = ttg.local_load %{args[1]} {{ttg.amdg.syncedViaAsyncWait = true}} : "
-        f"{SLOT} -> {TILE}",
+        "relaxed": lambda: (
+            f"%{args[0]} = ttg.local_load %{args[1]} {{ttg.amdg.syncedViaAsyncWait = true}} : {SLOT} -> {TILE}"
+        ),
         "store": lambda: f"ttg.local_store %v, %{args[0]} : {TILE} -> {SLOT}",
         "commit": lambda: f"%committed{number} = ttg.async_commit_group",
         "wait": lambda: f"%waited{number} = ttg.async_wait {{num = {args[0]} : i32}}",

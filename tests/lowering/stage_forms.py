@@ -1,15 +1,18 @@
 """Kernels for the forms a wave pipeline may take: loops, straight code, nested, back to back, from helpers."""
 
+# ruff: noqa: PIE808, RET504 - what reads well in plain Python is not always taken by Triton's front end
+
 from __future__ import annotations
 
 import functools
 import re
 from typing import Any
 
-import amdwarp
 from stage_kernels import A_DOT, B_DOT, MFMA, SIGNATURE, TILES, build, copies, read, store_tile, tile_offsets
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+
+import amdwarp
 
 
 @gluon.jit
@@ -141,6 +144,7 @@ def two_loops(
     PRIORITY2: gl.constexpr,
     AHEAD: gl.constexpr,
     SECOND: gl.constexpr,
+    WAIT1: gl.constexpr,
 ):
     """Two loops over one ring, the second where the first ends."""
     D: gl.constexpr = R - 2
@@ -159,7 +163,7 @@ def two_loops(
         with amdwarp.warp_pipeline_stage("load", priority=PRIORITY1, phase_gap=GAP1):
             a_tile, b_tile = read_tiles(a_ring, b_ring, k, R)
             copy_tiles(a_ring, b_ring, a, b, a_offsets, b_offsets, k + D, R, BK)
-        copies.wait_group(0)
+        copies.wait_group(WAIT1)
         with amdwarp.warp_pipeline_stage("mfma"):
             acc = gl.amd.cdna4.mfma(a_tile, b_tile, acc)
             if AHEAD:
@@ -296,6 +300,7 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
         "PRIORITY2": 1,
         "AHEAD": False,
         "SECOND": 0,
+        "WAIT1": 0,
     },
     persistent: {"R": 3, "EPI": 0, "RELAXED": False},
     store_ring: {"R": 3, "D": 2, "TOGETHER": False},

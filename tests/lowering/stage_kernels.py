@@ -1,5 +1,7 @@
 """Kernels with wave-pipeline stages, mutated by their constexpr parameters, and what compiles them once a session."""
 
+# ruff: noqa: PIE808, RET505 - what reads well in plain Python is not always taken by Triton's front end
+
 from __future__ import annotations
 
 import functools
@@ -10,9 +12,10 @@ from typing import Any
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns when it is not set
 
-import amdwarp
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+
+import amdwarp
 
 copies = gl.amd.cdna4.async_copy
 
@@ -48,7 +51,7 @@ def store_tile(c, acc, pid, N, BM: gl.constexpr, BN: gl.constexpr):
 @gluon.jit
 def read(buffer, layout: gl.constexpr, RELAXED: gl.constexpr):
     if RELAXED:
-        return copies.load_shared_relaxed(buffer, layout)
+        return copies.load_shared_relaxed(buffer, layout)  # at: relaxed read
     else:
         return buffer.load(layout)
 
@@ -76,7 +79,7 @@ RING = {
     "EPI": 0,  # groups that the wait behind the loop leaves outstanding; -1: no wait
     "GAP": 1,  # phase_gap
     "RELAXED": True,  # loads marked as synchronised by a wait
-    "INDEX": "mod",  # how the slot is found: mod, select, if (carried from iteration to iteration)
+    "INDEX": "mod",  # how the slot is found: mod, count (from a carried count), select, if (carried itself)
     "MASKED": False,  # copies with a mask
     "PRIORITY": True,  # stages have priorities
     "START": False,  # the ring starts at a slot that is not known
@@ -132,6 +135,7 @@ def ring(
             copies.commit_group()
     if WAIT0 >= 0:
         copies.wait_group(WAIT0)  # at: prologue wait
+    count = gl.to_tensor(0)
     slot = gl.to_tensor(0)
     ahead = gl.to_tensor(D % R)
     for k in range(0, gl.cdiv(K, BK) - D):
@@ -139,8 +143,11 @@ def ring(
             if INDEX == "mod":
                 slot = (start + k + RD) % R
                 ahead = (start + k + D + WR) % R
+            elif INDEX == "count":
+                slot = count % R
+                ahead = (count + D) % R
             a_tile = read(a_ring.index(slot), A_DOT, RELAXED)  # at: read
-            b_tile = read(b_ring.index(slot), B_DOT, RELAXED)
+            b_tile = read(b_ring.index(slot), B_DOT, RELAXED)  # at: read b
             a_mask = (a_offsets >= 0) if MASKED else None
             b_mask = (b_offsets >= 0) if MASKED else None
             copies.buffer_load_to_shared(a_ring.index(ahead), a, a_offsets + (k + D) * BK, mask=a_mask)  # at: refill
@@ -163,7 +170,9 @@ def ring(
                 copies.wait_group(WAIT)
         if WHERE == "late":
             copies.wait_group(WAIT)  # at: late wait
-        if INDEX != "mod":
+        if INDEX == "count":
+            count += 1
+        elif INDEX != "mod":
             slot = next_slot(slot, R, INDEX)
             ahead = next_slot(ahead, R, INDEX)
     if EPI >= 0:

@@ -57,20 +57,20 @@ def test_loops_around_a_call_of_a_marked_function_are_kept() -> None:
       }
     } {here}
 """,
-        functions=f"""
-  tt.func private @inner(%y: i32) -> i32 {{
-    %mark = arith.constant {{amdwarp.stage.begin = "load", amdwarp.stage.scope = "inter_wave"}} 0 : i32
-    %stop = arith.constant {{amdwarp.stage.end = ""}} 0 : i32
+        functions="""
+  tt.func private @inner(%y: i32) -> i32 {
+    %mark = arith.constant {amdwarp.stage.begin = "load", amdwarp.stage.scope = "inter_wave"} 0 : i32
+    %stop = arith.constant {amdwarp.stage.end = ""} 0 : i32
     tt.return %y : i32
-  }}
-  tt.func private @outer(%y: i32) -> i32 {{
+  }
+  tt.func private @outer(%y: i32) -> i32 {
     %r = tt.call @inner(%y) : (i32) -> i32
     tt.return %r : i32
-  }}
-  tt.func private @plain(%y: i32) -> i32 {{
+  }
+  tt.func private @plain(%y: i32) -> i32 {
     tt.return %y : i32
-  }}
-""".replace("{{", "{"),
+  }
+""",
     )
     MarkStages().run(mod)
     filecheck(
