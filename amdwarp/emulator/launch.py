@@ -154,7 +154,7 @@ class Machine:
         self.registers = RegisterFile(vectors + accumulators, self.waves, self.lanes)
         fixed = max(program.descriptor.lds_bytes, program.metadata.lds_bytes)
         # Triton allocates LDS at launch: the text says 0.
-        self.lds = Lds(max(fixed, TARGETS[program.target] if lds_bytes is None else lds_bytes))
+        self.lds = Lds(max(fixed, lds_bytes) if lds_bytes is not None else fixed or TARGETS[program.target])
         scratch = max(program.descriptor.scratch_bytes, program.metadata.scratch_bytes)
         self.scratch = np.empty((self.waves, self.lanes, scratch), np.uint8)
 
@@ -182,7 +182,7 @@ class Machine:
             batch = Batch(group, first, last, scalars, self.program.entry)
             batch.mode = self._mode()
             batches.append(batch)
-        return Scheduler(self.program, self.closures, batches, rng, limits).run()
+        return Scheduler(self.program, self.closures, batches, rng, limits, self.lockstep).run()
 
     def _mode(self) -> int:
         """Initial MODE: rounding in bits 0-3, denormals in bits 4-7, FP16_OVFL in bit 23."""
@@ -254,9 +254,10 @@ def launch(
         seed: draws the interleaving of the waves; None runs the batch that is furthest behind.
         progress: called with (workgroups done, workgroups in total).
         observer: see `amdwarp.emulator.events`.
-        lockstep: waves that run as one batch at most; 1 interleaves single waves.
+        lockstep: waves that run as one batch at most. Waves of one batch pass a wait together, so that a fault between
+            them may not show; 1 interleaves single waves, which shows most and takes several times as long.
         lds_bytes: LDS of a workgroup (``kernel.metadata.shared``), beyond which an access is an error; None for all
-            that the compute unit has.
+            that the text says, or where it says 0 for all that the compute unit has.
         max_instructions: of one wave, before the run is taken for endless.
 
     Raises:

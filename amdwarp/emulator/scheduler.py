@@ -61,8 +61,10 @@ class Scheduler:
         batches: list[Batch],
         rng: random.Random | None,
         limits: Limits,
+        lockstep: int,
     ) -> None:
         self.program, self.closures, self.rng, self.limits = program, closures, rng, limits
+        self.lockstep = lockstep
         self.batches = batches
         self.executed = 0
 
@@ -102,7 +104,7 @@ class Scheduler:
     def _join_neighbours(self) -> None:
         joined = [self.batches[0]]
         for b in self.batches[1:]:
-            if joined[-1].state == RUNNING and joined[-1].joins(b):
+            if joined[-1].state == RUNNING and joined[-1].n + b.n <= self.lockstep and joined[-1].joins(b):
                 joined[-1] = joined[-1].join(b)
             else:
                 joined.append(b)
@@ -111,7 +113,7 @@ class Scheduler:
     def _turn(self, b: Batch, turn: int) -> None:
         at = self.batches.index(b)
         around = [*self.batches[max(at - 1, 0) : at], *self.batches[at + 1 : at + 2]]
-        near = {other.pc for other in around if other.state == RUNNING} - {b.pc}
+        near = {x.pc for x in around if x.state == RUNNING and x.n + b.n <= self.lockstep} - {b.pc}
         before = b.count
         try:
             self._run(b, turn, near)

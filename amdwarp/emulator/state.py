@@ -259,12 +259,32 @@ class Batch:
     def drain(self, queue: list[Pending], left: int) -> None:
         """Deliver the oldest operations of `queue` until `left` remain."""
         recorder = self.group.recorder
-        while len(queue) > left:
-            pending = queue.pop(0)
-            if pending.deliver is not None:
-                pending.deliver(self, pending.payload)
-            if recorder is not None:
+        count = len(queue) - left
+        if count > 1 and self.n > 1 and self._hides_order(queue[:count]):
+            self._deliver_by_wave(queue[:count])
+        elif count > 0:
+            for pending in queue[:count]:
+                if pending.deliver is not None:
+                    pending.deliver(self, pending.payload)
+        if recorder is not None:
+            for pending in queue[: max(count, 0)]:
                 recorder.complete(self, pending)
+        if count > 0:
+            del queue[:count]
+
+    def _hides_order(self, operations: list[Pending]) -> bool:
+        """True if LDS reads and writes are mixed: in lockstep no wave's write would come before another's read."""
+        sizes = [pending.size for pending in operations]
+        return min(sizes) < 0 < max(sizes)
+
+    def _deliver_by_wave(self, operations: list[Pending]) -> None:
+        """Carry out LDS operations of the first wave, then of the second, and so on."""
+        for at in range(self.n):
+            window = Window(self, at)
+            for pending in operations:
+                part = pending.part(at, at + 1)
+                if part.deliver is not None:
+                    part.deliver(window, part.payload)  # type: ignore[arg-type]
 
     # Splitting and joining
 
@@ -311,6 +331,18 @@ class Batch:
         joined.sm = [join_pending(x, y, waves, lanes) for x, y in zip(self.sm, other.sm, strict=True)]
         joined.state, joined.count, joined.mode = self.state, max(self.count, other.count), self.mode
         return joined
+
+
+class Window:
+    """One wave of a batch, as far as the delivery of an LDS operation needs it."""
+
+    __slots__ = ("first", "group", "last", "n", "r", "u")
+
+    def __init__(self, b: Batch, at: int) -> None:
+        self.group, self.n = b.group, 1
+        self.first, self.last = b.first + at, b.first + at + 1
+        views = b.group.registers.view(self.first, self.last)
+        self.u, self.r = views.u, views.r
 
 
 def expand(value: Scalar, waves: int) -> tuple[int, ...]:
