@@ -78,6 +78,13 @@ def _mapping(lines: _Lines, indent: int) -> dict[str, Any]:
     return result
 
 
+def _argument(item: dict[str, Any], at: int) -> Argument:
+    offset, size, kind = (item.get(key) for key in (".offset", ".size", ".value_kind"))
+    if not isinstance(offset, int) or not isinstance(size, int) or not isinstance(kind, str):
+        raise EmulatorError(f"argument {at} lacks its offset, size or kind", construct="metadata note")
+    return Argument(offset, size, kind, str(item.get(".address_space", "")), str(item.get(".name", "")))
+
+
 def parse_metadata(lines: list[tuple[int, str]], kernel: str | None) -> tuple[Metadata, str]:
     """Read the note.
 
@@ -96,23 +103,18 @@ def parse_metadata(lines: list[tuple[int, str]], kernel: str | None) -> tuple[Me
     left = cursor.peek()
     if left is not None:
         raise _fail(left[0], left[2], "unexpected indentation")
-    kernels = [entry for entry in root.get("amdhsa.kernels") or [] if isinstance(entry, dict)]
+    listed = root.get("amdhsa.kernels")
+    kernels = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     found = [entry for entry in kernels if kernel is None or entry.get(".name") == kernel]
     if len(found) != 1:
         names = ", ".join(str(entry.get(".name")) for entry in kernels) or "none"
         problem = f"the note describes the kernels {names}, not exactly one '{kernel}'"
         raise EmulatorError(problem, construct="metadata note")
     entry = found[0]
-    arguments = tuple(
-        Argument(
-            offset=int(item[".offset"]),
-            size=int(item[".size"]),
-            kind=str(item[".value_kind"]),
-            address_space=str(item.get(".address_space", "")),
-            name=str(item.get(".name", "")),
-        )
-        for item in entry.get(".args") or []
-    )
+    items = entry.get(".args") or []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise EmulatorError(f"the arguments of kernel '{kernel}' are no list", construct="metadata note")
+    arguments = tuple(_argument(item, at) for at, item in enumerate(items))
     number = {key: value for key, value in entry.items() if isinstance(value, int)}
     missing = [key for key in (".kernarg_segment_size", ".wavefront_size", ".vgpr_count") if key not in number]
     if missing:

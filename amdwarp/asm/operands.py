@@ -101,7 +101,7 @@ def parse_operand(text: str) -> Operand:
         return Immediate(int(core, 0), neg, absolute)
     if _FLOAT.match(core):
         return Immediate(float(core), neg, absolute)
-    if not (neg or absolute or sext) and (core in SYMBOLS or core.startswith(("hwreg(", "sendmsg(", "[", "instid"))):
+    if not (neg or absolute or sext) and (core in SYMBOLS or core.startswith(("hwreg(", "sendmsg("))):
         return Symbol(core)
     if not (neg or absolute or sext) and _LABEL.match(core):
         return Symbol(core)

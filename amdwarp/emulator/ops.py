@@ -230,9 +230,9 @@ for _t, _kind in (("f16", F16), ("f32", F32), ("f64", F64)):
         "ceil": np.ceil,
         "rndne": np.rint,
         "floor": np.floor,
-        "sin": _sine(np.sin),
-        "cos": _sine(np.cos),
     }
+    if _t != "f64":
+        _functions |= {"sin": _sine(np.sin), "cos": _sine(np.cos)}
     for _name, _function in _functions.items():
         _ONE_SOURCE[f"v_{_name}_{_t}"] = (_t, _t, _function)
 

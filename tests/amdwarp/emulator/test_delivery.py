@@ -14,8 +14,15 @@ LANE = np.arange(64, dtype=np.uint32)
 
 def resource() -> list[str]:
     """s[96:99]: a buffer of 192 bytes over the first argument."""
-    return ["s_load_dwordx4 s[4:7], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", "s_mov_b32 s96, s4", "s_and_b32 s97, s5, 0xffff",
-            "s_mov_b32 s98, 0xc0", "s_mov_b32 s99, 0x27000", "v_lshlrev_b32_e32 v1, 2, v0"]  # fmt: skip
+    return [
+        "s_load_dwordx4 s[4:7], s[0:1], 0x0",
+        "s_waitcnt lgkmcnt(0)",
+        "s_mov_b32 s96, s4",
+        "s_and_b32 s97, s5, 0xffff",
+        "s_mov_b32 s98, 0xc0",
+        "s_mov_b32 s99, 0x27000",
+        "v_lshlrev_b32_e32 v1, 2, v0",
+    ]
 
 
 STORE = ["global_store_dword v1, v20, s[6:7]"]

@@ -284,7 +284,9 @@ def test_scalar_loads(run_text: Any) -> None:
         body += [f"v_mov_b32_e32 v2, s{8 + at}", "global_store_dword v1, v2, s[6:7]", "v_add_u32_e32 v1, 0x100, v1"]
     run_text(body, [data, out])
     np.testing.assert_array_equal(out[:, 5], [*range(104, 112), 110])
-    with pytest.raises(EmulatorError, match="a scalar load of 4 dwords: address .* bytes behind the end of argument 0"):
+    with pytest.raises(
+        EmulatorError, match=r"a scalar load of 4 dwords: address .* bytes behind the end of argument 0"
+    ):
         run_text([*body[:2], "s_load_dwordx4 s[8:11], s[4:5], 0x184", "s_waitcnt lgkmcnt(0)"], [data, out])
 
 
@@ -303,7 +305,7 @@ def test_scratch(execute: Any, random: Any) -> None:
     np.testing.assert_array_equal(out["v20"], data[1])
     np.testing.assert_array_equal(out["v21"], data[2])
     np.testing.assert_array_equal(out["v22"], data[0])
-    with pytest.raises(EmulatorError, match="scratch offset 44 .* outside the lane's 48 bytes"):
+    with pytest.raises(EmulatorError, match=r"scratch offset 44 .* outside the lane's 48 bytes"):
         execute(["scratch_load_dwordx2 v[20:21], off, off offset:44"], scratch=48)
 
 

@@ -150,9 +150,22 @@ def test_compares(execute: Any, a: Any, b: Any) -> None:
     with np.errstate(all="ignore"):
         unordered = np.isnan(x) | np.isnan(y)
         expected: dict[str, Any] = {
-            **{"lt": x < y, "eq": x == y, "le": x <= y, "gt": x > y, "lg": (x < y) | (x > y), "ge": x >= y},
-            **{"o": ~unordered, "u": unordered, "nge": ~(x >= y), "nlg": (x == y) | unordered, "ngt": ~(x > y)},
-            **{"nle": ~(x <= y), "neq": x != y, "nlt": ~(x < y), "f": x != x, "tru": np.ones(64, bool)},
+            "lt": x < y,
+            "eq": x == y,
+            "le": x <= y,
+            "gt": x > y,
+            "lg": (x < y) | (x > y),
+            "ge": x >= y,
+            "o": ~unordered,
+            "u": unordered,
+            "nge": ~(x >= y),
+            "nlg": (x == y) | unordered,
+            "ngt": ~(x > y),
+            "nle": ~(x <= y),
+            "neq": x != y,
+            "nlt": ~(x < y),
+            "f": x != x,
+            "tru": np.ones(64, bool),
         }
     expected["f"] = np.zeros(64, bool)
     for group in (list(expected)[:8], list(expected)[8:]):
