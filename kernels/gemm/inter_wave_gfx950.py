@@ -224,8 +224,7 @@ def matmul_quarters(
         async_copy.wait_group(5)
         with warp_pipeline_stage("multiply top right", priority=0):
             top_right = mfma(top_operand, right_operand, top_right)
-    # The copies still under way write zeros, but into LDS that the next workgroup may own.
-    async_copy.wait_group(0)
+    # Copies still under way write zeros; the end of the program waits for them (CDNA3 ISA, S_ENDPGM).
 
     c_rows = gl.arange(0, PART_M, gl.SliceLayout(1, ACC))
     c_columns = gl.arange(0, PART_N, gl.SliceLayout(0, ACC))
@@ -338,8 +337,7 @@ def matmul_whole(
                 a += STEP
                 b += b_step
                 k_left -= STEP
-    # The copies still under way write zeros, but into LDS that the next workgroup may own.
-    async_copy.wait_group(0)
+    # Copies still under way write zeros; the end of the program waits for them (CDNA3 ISA, S_ENDPGM).
 
     c_rows = gl.arange(0, TILE_M, gl.SliceLayout(1, ACC))
     c_columns = gl.arange(0, TILE_N, gl.SliceLayout(0, ACC))
