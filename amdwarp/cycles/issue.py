@@ -1,0 +1,414 @@
+"""Instructions as the compute unit sees them: one class a kind, each with its rule of issue.
+
+`issue` returns 0 once the instruction has been issued, else the clk before which trying again is of no use; the reason
+is then in `unit.cause`. What an instruction needs to know of the program around it (which registers anybody waits for)
+is worked out once by `amdwarp.cycles.decode`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amdwarp.asm import Instruction
+from amdwarp.cycles.queues import FAR
+
+if TYPE_CHECKING:
+    from amdwarp.cycles.unit import Simd, Unit, Wave
+
+#: Causes of stalls, in the order of their counters.
+CAUSES = (
+    "issue",  # the port went to another wave of the same priority
+    "priority",  # the port went to a wave of higher priority
+    "dependency",  # a register is not ready
+    "mfma",  # the matrix unit is busy
+    "valu",  # the vector ALU is busy, or an MFMA reads its operands
+    "lds",  # the queue to LDS is full
+    "vmem",  # the queue to the TCP is full
+    "counter",  # a wait counter is at its limit
+    "lgkmcnt",
+    "vmcnt",
+    "barrier",
+    "nop",
+    "branch",
+    "icache",
+)
+(ISSUE, PRIORITY, DEPENDENCY, MFMA, VALU, LDS, VMEM, COUNTER, LGKMCNT, VMCNT, BARRIER, NOP, BRANCH, ICACHE) = range(
+    len(CAUSES)
+)
+
+#: Ports of a SIMD; an instruction without one is carried out where it is decoded.
+PORT_NONE, PORT_VECTOR, PORT_MEMORY, PORT_VMEM, PORT_SCALAR, PORT_BRANCH = 0, 1, 2, 4, 8, 16
+
+#: Boards of a wave: from when vector ALU, memory, and matrix A/B operands can use a register.
+ALU_BOARD, MEMORY_BOARD, MATRIX_BOARD = 0, 1, 2
+#: A register range and the board to look it up on.
+Check = tuple[int, int, int]
+#: A register range, the board, and after how many clk it is ready.
+Write = tuple[int, int, int, int]
+
+
+class Op:
+    """One instruction of the program.
+
+    Attributes:
+        index: its number in the program.
+        inst: the instruction.
+        name: kind, for the timeline: ``mfma``, ``valu``, ``salu``, ``lds``, ``vmem``, ``wait``, ``barrier``, ``other``.
+        port: issue port.
+        checks: registers it waits for.
+        writes: registers somebody else may wait for.
+        stalls: where the counters of the region it stands in begin.
+        header: it is the first instruction of a loop.
+        tail: it may jump back to one.
+        line: cache line it lies in.
+    """
+
+    __slots__ = ("checks", "header", "index", "inst", "line", "name", "port", "stalls", "tail", "writes")
+
+    def __init__(self, inst: Instruction, name: str, port: int) -> None:
+        self.index, self.inst, self.name, self.port = inst.index, inst, name, port
+        self.checks: tuple[Check, ...] = ()
+        self.writes: tuple[Write, ...] = ()
+        self.stalls = 0
+        self.header = self.tail = False
+        self.line = 0
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        """Issue at `t` if the unit allows it."""
+        wave.ready = wave.base = t + unit.period
+        return 0
+
+
+def registers_ready(checks: tuple[Check, ...], wave: Wave) -> int:
+    """When the last of the registers is ready."""
+    boards = wave.boards
+    ready = 0
+    for board, first, last in checks:
+        for value in boards[board][first:last]:
+            if value > ready:
+                ready = value
+    return ready
+
+
+def note_writes(writes: tuple[Write, ...], wave: Wave, t: int) -> None:
+    """Mark what was written at `t`."""
+    boards = wave.boards
+    for board, first, last, after in writes:
+        boards[board][first:last] = [t + after] * (last - first)
+
+
+class ValuOp(Op):
+    """Vector ALU: one at a time, never while an MFMA reads its operands."""
+
+    __slots__ = ("clk",)
+
+    def __init__(self, inst: Instruction, clk: int) -> None:
+        super().__init__(inst, "valu", PORT_VECTOR)
+        self.clk = clk
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        if self.checks and (ready := registers_ready(self.checks, wave)) > t:
+            unit.cause = DEPENDENCY
+            return ready
+        if simd.valu_free > t:
+            unit.cause = VALU
+            return simd.valu_free
+        simd.valu_free = t + self.clk
+        if self.writes:
+            note_writes(self.writes, wave, t)
+        wave.ready = wave.base = t + unit.period
+        return 0
+
+
+class PackedOp(ValuOp):
+    """Packed fp32 arithmetic where it cannot run beside an MFMA."""
+
+    __slots__ = ()
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        clear = simd.mfma_free + unit.packed_after
+        if clear > t:
+            unit.cause = VALU
+            if unit.packed_holds:
+                simd.holder = wave
+            return clear
+        blocked = super().issue(unit, simd, wave, t)
+        if not blocked and simd.holder is wave:
+            simd.holder = None
+        return blocked
+
+
+class MatrixOp(Op):
+    """MFMA and WMMA: the matrix unit takes one after another.
+
+    Attributes:
+        clk: until it takes the next one.
+        read: clk in which no vector ALU instruction issues.
+        chain: (C range, D range) where results of a different, overlapping range can reach C; else None.
+        c_wait: clk from such a result to its use as C.
+    """
+
+    __slots__ = ("c_wait", "chain", "clk", "read")
+
+    def __init__(self, inst: Instruction, clk: int, read: int) -> None:
+        super().__init__(inst, "mfma", PORT_VECTOR)
+        self.clk, self.read = clk, read
+        self.chain: tuple[tuple[int, int], tuple[int, int]] | None = None
+        self.c_wait = 0
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        ready = registers_ready(self.checks, wave) if self.checks else 0
+        if self.chain is not None:
+            ready = max(ready, self._c_ready(wave))
+        if ready > t:
+            unit.cause = DEPENDENCY
+            return ready
+        if simd.mfma_free > t:
+            unit.cause = MFMA
+            return simd.mfma_free
+        if simd.valu_free > t:
+            unit.cause = VALU
+            return simd.valu_free
+        holder = simd.holder
+        if holder is not None and holder is not wave and simd.order(holder) < simd.order(wave):
+            unit.cause = PRIORITY
+            return max(holder.ready, t + unit.period)
+        unit.until = simd.mfma_free = t + self.clk
+        simd.valu_free = t + self.read
+        simd.mfma_clk += self.clk
+        if self.writes:
+            note_writes(self.writes, wave, t)
+        if self.chain is not None:
+            wave.results[self.chain[1]] = t + self.c_wait
+        wave.ready = wave.base = t + unit.period
+        return 0
+
+    def _c_ready(self, wave: Wave) -> int:
+        """When results of other instructions that overlap C are ready; C from the same range costs nothing."""
+        assert self.chain is not None
+        (first, last), _ = self.chain
+        others = ((span, at) for span, at in wave.results.items() if span != (first, last))
+        return max((at for (low, high), at in others if low < last and first < high), default=0)
+
+
+class ScalarLoadOp(Op):
+    """Scalar load: counted in lgkmcnt, returned in any order."""
+
+    __slots__ = ()
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        if (limit := wave.lgkm_limit(t, unit.lgkm_room)) > t:
+            unit.cause = COUNTER
+            return limit
+        done = unit.scalar.load(t)
+        wave.scalar.append(done)
+        unit.until = done
+        wave.ready = wave.base = t + unit.period
+        return 0
+
+
+class LdsOp(Op):
+    """LDS instruction.
+
+    Attributes:
+        input_clk, return_clk: clk on the buses of the SIMD pair.
+        plain: passes where no address says more (lane exchanges).
+    """
+
+    __slots__ = ("input_clk", "plain", "return_clk")
+
+    def __init__(self, inst: Instruction, input_clk: int, return_clk: int, plain: int) -> None:
+        super().__init__(inst, "lds", PORT_MEMORY)
+        self.input_clk, self.return_clk, self.plain = input_clk, return_clk, plain
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        if self.checks and (ready := registers_ready(self.checks, wave)) > t:
+            unit.cause = DEPENDENCY
+            return ready
+        if (limit := wave.lgkm_limit(t, unit.lgkm_room)) > t:
+            unit.cause = COUNTER
+            return limit
+        if full := unit.lds.gates[simd.pair].admit(wave, t):
+            unit.cause = LDS
+            return full
+        touched = wave.touched[wave.at]
+        passes = self.plain if touched is None else touched.passes
+        done = unit.lds.serve(simd.pair, t, self.input_clk, passes, self.return_clk)
+        queue = wave.lds
+        if queue and queue[-1] > done:
+            done = queue[-1]
+        queue.append(done)
+        unit.until = done
+        wave.ready = wave.base = t + unit.period
+        return 0
+
+
+class VectorMemoryOp(Op):
+    """Vector memory instruction, direct-to-LDS loads included.
+
+    Attributes:
+        clk: TCP time where its lines are coalesced.
+        store: it returns nothing.
+    """
+
+    __slots__ = ("clk", "store")
+
+    def __init__(self, inst: Instruction, clk: int, store: bool, port: int) -> None:
+        super().__init__(inst, "vmem", port)
+        self.clk, self.store = clk, store
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        if self.checks and (ready := registers_ready(self.checks, wave)) > t:
+            unit.cause = DEPENDENCY
+            return ready
+        queue = wave.vm
+        while queue and queue[0] <= t:
+            queue.popleft()
+        if len(queue) >= unit.vm_room:
+            unit.cause = COUNTER
+            return queue[0]
+        if full := unit.vector.gate.admit(wave, t):
+            unit.cause = VMEM
+            return full
+        touched = wave.touched[wave.at]
+        lines = 0 if touched is None else touched.lines
+        clk = max(self.clk, lines * unit.line_clk)
+        if self.store:
+            done = unit.vector.store(t, clk)
+        else:
+            done = unit.vector.load(t, clk, lines * unit.line_bytes)
+            if touched is not None and touched.copied:
+                done = unit.lds.copy(t, done, touched.copied)
+        if queue and queue[-1] > done:
+            done = queue[-1]
+        queue.append(done)
+        unit.until = done
+        wave.ready = wave.base = t + unit.period
+        return 0
+
+
+class WaitOp(Op):
+    """Wait until at most so many operations are under way (None: any number)."""
+
+    __slots__ = ("lgkm", "vm")
+
+    def __init__(self, inst: Instruction, vm: int | None, lgkm: int | None) -> None:
+        super().__init__(inst, "wait", PORT_NONE)
+        self.vm, self.lgkm = vm, lgkm
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        after = t + unit.period
+        vm = wave.vm_done(self.vm) if self.vm is not None else 0
+        lgkm = wave.lgkm_done(self.lgkm) if self.lgkm is not None else 0
+        until = max(vm, lgkm)
+        wave.base = after
+        if until > after:
+            until = simd.on_grid(until)
+            wave.stalls[self.stalls + (VMCNT if vm >= lgkm else LGKMCNT)] += until - after
+            wave.base = after = until
+        wave.ready = unit.until = after
+        return 0
+
+
+class BarrierOp(Op):
+    """Barrier: arrive, then stay until the last wave of the workgroup has arrived."""
+
+    __slots__ = ()
+
+    def __init__(self, inst: Instruction) -> None:
+        super().__init__(inst, "barrier", PORT_NONE)
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        wave.base, wave.ready = t + unit.period, FAR
+        unit.until = FAR
+        unit.arrive(wave, self, t)
+        return 0
+
+
+class SignalOp(BarrierOp):
+    """Arrive at a split barrier, and go on."""
+
+    __slots__ = ()
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        wave.ready = wave.base = t + unit.period
+        unit.signal(wave, t)
+        return 0
+
+
+class BarrierWaitOp(BarrierOp):
+    """Stay until the split barrier this wave arrived at has released."""
+
+    __slots__ = ()
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        wave.base, wave.ready = t + unit.period, FAR
+        unit.until = FAR
+        unit.await_signal(wave, self, t)
+        return 0
+
+
+class NopOp(Op):
+    """Issue slots that pass with nothing in them."""
+
+    __slots__ = ("extra",)
+
+    def __init__(self, inst: Instruction, extra: int) -> None:
+        super().__init__(inst, "other", PORT_NONE)
+        self.extra = extra
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        wave.ready = wave.base = t + unit.period + self.extra
+        wave.stalls[self.stalls + NOP] += self.extra
+        return 0
+
+
+class PriorityOp(Op):
+    """s_setprio."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, inst: Instruction, value: int) -> None:
+        super().__init__(inst, "other", PORT_NONE)
+        self.value = value
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        wave.ready = wave.base = t + unit.period
+        if wave.priority != self.value:
+            wave.priority = self.value
+            simd.sort()
+        return 0
+
+
+class BranchOp(Op):
+    """Branch; whether it is taken is in the wave's stream."""
+
+    __slots__ = ()
+
+    def __init__(self, inst: Instruction) -> None:
+        super().__init__(inst, "other", PORT_BRANCH)
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        after = t + unit.period
+        if wave.stream[wave.at + 1].index != self.index + 1 and unit.branch_clk > unit.period:
+            wave.stalls[self.stalls + BRANCH] += unit.branch_clk - unit.period
+            after = t + unit.branch_clk
+        wave.ready = wave.base = after
+        return 0
+
+
+class EndOp(Op):
+    """End of the wave, once its stores are acknowledged."""
+
+    __slots__ = ()
+
+    def __init__(self, inst: Instruction) -> None:
+        super().__init__(inst, "other", PORT_BRANCH)
+
+    def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        wave.ready = FAR
+        wave.base = t + unit.period
+        wave.ended = max(t + unit.period, wave.vm_done(0))
+        unit.until = wave.ended
+        unit.end(wave, simd, t)
+        return 0
