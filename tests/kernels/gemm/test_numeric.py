@@ -33,8 +33,29 @@ def matrix(rng, rows, columns, dtype, padding=0, offset=0):
     return view
 
 
-def product(m, n, k, *, order="nk", dtype=FP16, schedule=None, padding=(0, 0, 0), offset=(0, 0, 0), seed=0):
-    """Run a product and check every element of it; returns the record of the launch."""
+def multiply_on_gpu(a, b, out, schedule):
+    """The product by the GPU's launch path, on copies of the operands with the same strides and alignment."""
+    import torch
+
+    def upload(view):
+        span = memory_span(view)
+        skew = view.__array_interface__["data"][0] % 256
+        memory = torch.empty(skew + span.nbytes + 512, dtype=torch.uint8, device="cuda")
+        skew += -memory.data_ptr() % 256
+        copied = memory[skew : skew + span.nbytes]
+        copied.copy_(torch.from_numpy(span.copy()))
+        dtype = torch.float16 if view.dtype == FP16 else torch.bfloat16
+        return copied, copied.view(dtype).as_strided(view.shape, [stride // 2 for stride in view.strides])
+
+    memory, result = upload(out)
+    assert matmul(upload(a)[1], upload(b)[1], out=result, schedule=schedule) is result
+    memory_span(out)[:] = memory.cpu().numpy()
+
+
+def product(
+    m, n, k, *, order="nk", dtype=FP16, schedule=None, padding=(0, 0, 0), offset=(0, 0, 0), seed=0, place="emulator"
+):
+    """Run a product and check every element of it; returns the record of the launch in the emulator."""
     rng = np.random.default_rng((m, n, k))
     a = matrix(rng, m, k, dtype, padding[0], offset[0])
     b = (
@@ -45,30 +66,34 @@ def product(m, n, k, *, order="nk", dtype=FP16, schedule=None, padding=(0, 0, 0)
     out = matrix(rng, m, n, dtype, padding[2], offset[2])
     out[...] = np.nan
     whole = memory_span(out).copy()
-    with amdwarp.emulate("gfx950", seed=seed) as emulation:
-        assert matmul(a, b, out=out, schedule=schedule) is out
+    emulation = None
+    if place == "gpu":
+        multiply_on_gpu(a, b, out, schedule)
+    else:
+        with amdwarp.emulate("gfx950", seed=seed) as emulation:
+            assert matmul(a, b, out=out, schedule=schedule) is out
     error = np.abs(out.astype(np.float32) - reference.matmul(a, b).astype(np.float32))
     assert (error <= reference.tolerance(a, b)).all()
     written = np.lib.stride_tricks.as_strided(whole.view(dtype), out.shape, out.strides)
     written[...] = out
     assert (memory_span(out) == whole).all(), "memory between the rows of the output was changed"
-    return emulation.records[-1]
+    return emulation.records[-1] if emulation is not None else None
 
 
 @pytest.mark.parametrize("dtype", [FP16, BF16], ids=str)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_aligned_shapes(schedule, order, dtype):
+def test_aligned_shapes(schedule, order, dtype, place):
     # 1, 2, 3 and 9 K steps, whole and ragged; one tile, ragged tiles, several tiles
     for shape in ((256, 256, 64), (1, 8, 8), (264, 520, 136), (300, 304, 576)):
-        product(*shape, order=order, dtype=dtype, schedule=schedule, padding=(8, 16, 8))
+        product(*shape, order=order, dtype=dtype, schedule=schedule, padding=(8, 16, 8), place=place)
 
 
 @pytest.mark.parametrize("dtype", [FP16, BF16], ids=str)
 @pytest.mark.parametrize("order", ORDERS)
-def test_ragged_shapes(order, dtype):
+def test_ragged_shapes(order, dtype, place):
     for shape in ((1, 1, 1), (257, 513, 65), (3, 130, 200), (129, 2, 7)):
-        product(*shape, order=order, dtype=dtype, padding=(0, 1, 3))
+        product(*shape, order=order, dtype=dtype, padding=(0, 1, 3), place=place)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -85,14 +110,19 @@ def test_ragged_shapes(order, dtype):
     ],
     ids=str,
 )
-def test_each_operand_may_be_unaligned(case, order):
-    product(136, 144, 200, order=order, **case)
+def test_each_operand_may_be_unaligned(case, order, place):
+    product(136, 144, 200, order=order, place=place, **case)
 
 
 @pytest.mark.parametrize("k", [1, 2, 63, 64, 65, 128, 192, 193, 255, 256, 257])
 @pytest.mark.parametrize("order", ORDERS)
 def test_rings_longer_than_k(order, k):
     product(20, 24, k, order=order)
+
+
+def test_every_k_to_200(place):
+    for k in range(1, 201):
+        product(5, 17 + 7 * (k % 2), k, order=ORDERS[k // 2 % 2], padding=(k % 3, 0, 1), place=place)
 
 
 @pytest.mark.slow
