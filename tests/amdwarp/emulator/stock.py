@@ -229,7 +229,7 @@ def block(x, y, z, out, KIND: tl.constexpr, BLOCK: tl.constexpr):
     elif KIND == "sort":
         r = tl.sort(a)
     elif KIND == "flip":
-        r = tl.flip(a)
+        r = tl.flip(a, 0)
     elif KIND == "cumprod":
         r = tl.cumprod(a)
     elif KIND == "gather":

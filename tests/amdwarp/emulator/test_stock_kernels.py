@@ -8,8 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-pytest.importorskip("triton")
-
+TRITON = tuple(int(part) for part in pytest.importorskip("triton").__version__.split(".")[:2])
 ARCHS = ("gfx950", "gfx942")
 F16, BF16, F32 = np.float16, ml_dtypes.bfloat16, np.float32
 
@@ -121,7 +120,14 @@ def test_matmul(run_stock: Any, random: Any, arch: str, case: Any, name: str) ->
     )
     # gfx942 multiplies f32 as xf32, which has 10 bits of mantissa.
     limit = 1e-3 if dtype is F32 and arch == "gfx942" else {F16: 1e-3, BF16: 8e-3, F32: 1e-5}[out_dtype]
-    _close(c, a.astype(np.float64) @ b.astype(np.float64), limit)
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    if arch == "gfx942" and bm == 256 and TRITON < (3, 9):
+        # Before 3.9 the two wave groups of this kernel race: one overwrites the only LDS buffer while the reads of the
+        # other, which has passed the barrier without waiting for them, are under way.
+        with pytest.raises(AssertionError):
+            _close(c, expected, limit)
+        return
+    _close(c, expected, limit)
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -337,7 +343,9 @@ def test_cast(run_stock: Any, random: Any, arch: str, source: str, target: str) 
 @pytest.mark.parametrize("target", ["fp8e4nv", "fp8e5"])
 def test_cast_saturates(run_stock: Any, source: str, target: str) -> None:
     top = {"fp8e4nv": 448.0, "fp8e5": 57344.0}[target]
-    x = np.array([top, -top, 1.03 * top, 1.2 * top, -60000.0, 0.0, -0.0, 1e-6], np.float64).astype(CASTS[source])
+    with np.errstate(over="ignore"):
+        values = [top, -top, 1.03 * top, 1.2 * top, -60000.0, 0.0, -0.0, 1e-6]
+        x = np.array(values, np.float64).astype(CASTS[source])
     out = np.zeros(8, CASTS[target])
     run_stock(
         "cast",
