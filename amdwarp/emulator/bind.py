@@ -139,7 +139,10 @@ class Binder:
         mask = (1 << bits) - 1
         if isinstance(op, Immediate):
             value = float_bits(op.value, f"f{bits}") if isinstance(op.value, float) else op.value & mask
-            if bits == 64 and isinstance(op.value, int) and op.value >> 31 == 1:
+            if op.neg or op.absolute:
+                raise self.fail(f"operand {at + 1} takes no source modifier")
+            # A 32-bit literal of a 64-bit operand is sign-extended for signed operations only.
+            if bits == 64 and self.inst.base.endswith("_i64") and isinstance(op.value, int) and op.value >> 31 == 1:
                 value |= 0xFFFFFFFF00000000
             return lambda b: value
         if isinstance(op, Symbol):
@@ -240,7 +243,9 @@ class Binder:
         if isinstance(op.value, float):
             bits = float_bits(op.value, "f" + kind[1:])
         elif kind == "f64":
-            bits = op.value & MASK64 if -16 <= op.value <= 64 else (op.value & MASK32) << 32
+            # A literal of 32 bits holds the upper half.
+            whole = -16 <= op.value <= 64 or op.value > MASK32
+            bits = op.value & MASK64 if whole else (op.value & MASK32) << 32
         else:
             bits = op.value & ((1 << size) - 1)
         value = TYPES[f"u{size}"](bits).view(TYPES[kind])

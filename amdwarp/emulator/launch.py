@@ -66,10 +66,21 @@ def encode_scalar(value: Any, argument: Argument, index: int) -> bytes:
     raise UsageError(problem, remedy="pass an int, float or numpy scalar")
 
 
-def build_arguments(program: Program, args: Sequence[Any], memory: GlobalMemory) -> np.ndarray[Any, Any]:
+def hidden_value(kind: str, grid: tuple[int, ...], threads: int) -> int:
+    """What the runtime passes for a hidden argument; 0 for what a kernel without host calls does not read."""
+    sizes = (*grid, 1, 1)[:3]
+    table = {f"hidden_block_count_{axis}": size for axis, size in zip("xyz", sizes, strict=True)}
+    table |= {"hidden_group_size_x": threads, "hidden_group_size_y": 1, "hidden_group_size_z": 1}
+    table["hidden_grid_dims"] = len(grid)
+    return table.get(kind, 0)
+
+
+def build_arguments(
+    program: Program, args: Sequence[Any], memory: GlobalMemory, grid: tuple[int, ...] = (1,)
+) -> np.ndarray[Any, Any]:
     """The argument segment: uint8 [kernarg size].
 
-    Pointers that the compiler appends behind the kernel's own arguments get a block of zeros; hidden arguments are 0.
+    Pointers that the compiler appends behind the kernel's own arguments get a block of zeros.
 
     Raises:
         UsageError: number or type of an argument is wrong.
@@ -83,6 +94,11 @@ def build_arguments(program: Program, args: Sequence[Any], memory: GlobalMemory)
             remedy="pass them without constexpr ones; the last two pointers are scratch that may be left out",
         )
     segment = np.zeros(max(program.metadata.kernarg_size, 4), np.uint8)
+    for argument in program.metadata.arguments:
+        if argument.is_hidden:
+            number = hidden_value(argument.kind, grid, program.metadata.max_workgroup_size)
+            raw = number.to_bytes(argument.size, "little")
+            segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
     pointers: list[tuple[Argument, Any, str]] = []
     for index, (argument, value) in enumerate(zip(wanted, args, strict=False)):
         if isinstance(value, np.ndarray):
@@ -268,7 +284,7 @@ def launch(
         program = parse(program)
     chosen = choose_workgroups(grid, workgroups)
     memory = GlobalMemory()
-    segment = build_arguments(program, args, memory)
+    segment = build_arguments(program, args, memory, tuple(int(size) for size in grid))
     kernarg = memory.add(segment, "the argument segment")
     machine = Machine(program, max(1, lockstep), lds_bytes)
     recorder = None if observer is None else Recorder(observer)

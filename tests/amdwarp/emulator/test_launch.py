@@ -10,7 +10,7 @@ import pytest
 
 from amdwarp.asm import Argument, parse
 from amdwarp.emulator import launch
-from amdwarp.emulator.launch import choose_workgroups, encode_scalar
+from amdwarp.emulator.launch import choose_workgroups, encode_scalar, hidden_value
 from amdwarp.emulator.memory import GlobalMemory
 from amdwarp.errors import AmdwarpError, EmulatorError, UsageError
 
@@ -91,6 +91,12 @@ def test_views_of_one_buffer_share_its_address() -> None:
     with pytest.raises(UsageError, match="overlaps"):
         parts = GlobalMemory()
         parts.add_all([(whole[:60], "a"), (whole[50:], "b")])
+
+
+def test_hidden_arguments() -> None:
+    assert [hidden_value(f"hidden_block_count_{axis}", (7, 5), 256) for axis in "xyz"] == [7, 5, 1]
+    assert [hidden_value(f"hidden_group_size_{axis}", (7, 5), 256) for axis in "xyz"] == [256, 1, 1]
+    assert hidden_value("hidden_grid_dims", (7, 5), 256) == 2 and hidden_value("hidden_queue_ptr", (7,), 64) == 0
 
 
 def test_read_only_array(run_text: Any) -> None:

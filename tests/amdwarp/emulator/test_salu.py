@@ -187,6 +187,12 @@ def test_bits(execute: Any) -> None:
     assert (out["s10"][0], out["s20"][0], out["scc"][0]) == (16, 3, 0)
 
 
+def test_literals_of_64_bits(execute: Any) -> None:
+    body = ["s_mov_b64 s[20:21], 0x80000000", "s_mov_b64 s[22:23], -3", "s_ashr_i64 s[24:25], 0x80000000, 4"]
+    out = execute(body, {}, [f"s{n}" for n in range(20, 26)])
+    assert [int(out[f"s{n}"][0]) for n in range(20, 26)] == [0x80000000, 0, M32 - 2, M32, 0xF8000000, M32]
+
+
 def test_saveexec(execute: Any) -> None:
     body = ["s_mov_b64 s[20:21], 15", "s_and_saveexec_b64 s[22:23], s[20:21]", "s_mov_b64 s[24:25], exec"]
     body += ["s_andn2_saveexec_b64 s[26:27], s[22:23]"]
