@@ -158,6 +158,7 @@ def _emulate(launch: Launch, emulation: Emulation) -> None:
         workgroups=emulation.workgroups,
         seed=emulation.seed,
         progress=emulation.progress,
+        lds_bytes=compiled.metadata.shared,
     )
     emulation.records.append((launch, compiled, result))
 
