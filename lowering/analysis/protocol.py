@@ -29,7 +29,7 @@ from .horizon import horizon
 from .lds import Access, NotFollowedError, OutOfRingError, site
 from .lifetimes import Lifetimes
 from .scalars import Scalars, TooManyPathsError, paths
-from .stock import Hazard, StockBarriers, stock_barriers
+from .stock import Hazard, Stock, stock_of
 from .timeline import NEVER, Event, Program, Walk, is_fence
 
 PASS = "check_protocol"
@@ -49,12 +49,13 @@ def check_function(function: Op, version: tuple[int, int] | None = None) -> set[
     Raises:
         ProtocolError: a dependence that no fence can mend.
     """
-    check = _Check(stock_barriers(version or bridge.triton_version()), Lifetimes(function))
+    stock = stock_of(version or bridge.triton_version())
+    check = _Check(stock, Lifetimes(function))
     try:
         trips = horizon(function)
         program = Program(function)
         for choices in paths(MAX_PATHS):
-            Walk(program, check.on_access, Scalars(choices, trips // 2), trips).run()
+            Walk(program, stock, check.on_access, Scalars(choices, trips // 2), trips).run()
     except NotFollowedError as error:
         outside = isinstance(error, OutOfRingError)
         raise _refusal(
@@ -92,7 +93,7 @@ class _Check:
         needs: sets of plain barriers, of each of which one must become a fence.
     """
 
-    stock: StockBarriers
+    stock: Stock
     lifetimes: Lifetimes
     needs: set[frozenset[Op]] = field(default_factory=set)
 
@@ -211,6 +212,9 @@ def _late_copy(x: Event, y: Event, limit: int) -> ProtocolError:
     what = f"{_verb(y)} {y.region} while the {_describe(x)} may not have landed"
     if x.waited is None:
         problem = f"{what}: no wait covers it"
+    elif x.finish == NEVER:
+        problem = f"{what}: its wait ({x.waited.where}) waits for nothing, as the newest group that it covers is empty"
+        return _error(y, problem, "commit no group without a copy in it; Triton before 3.9 does not wait past one")
     else:
         problem = f"{what} for every wave: its wait ({x.waited.where}) comes too late"
     fitting = [op for op, epochs in x.barriers if max(epochs) < limit]

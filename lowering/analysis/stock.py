@@ -1,7 +1,7 @@
-"""What Triton's own barrier insertion (membar), which runs after our passes, will do between two LDS accesses.
+"""What the stock compiler behind our passes makes of barriers and waits, by version.
 
-It remembers the accesses since the last local barrier and puts one before an op that may conflict with them. It leaves
-some pairs to the kernel's waits, and which ones depends on the version. Each row was read off the wheel of that
+Triton's barrier insertion (membar) remembers the accesses since the last local barrier, and puts a barrier before an op
+that may conflict with one of them. It leaves some pairs to the kernel's waits. Each row was read off the wheel of that
 version, by running its passes over pairs of accesses:
 
 =========================  ===========  ====================
@@ -12,6 +12,9 @@ relaxed read, copy         left alone   barrier
 copy, copy                 barrier      left alone
 two slots of one ring      barrier      barrier, unless it proves their indices different within one iteration
 =========================  ===========  ====================
+
+LLVM turns ``ttg.async_wait`` into a counter wait for the newest group that it covers. Up to Triton 3.8 it waits for
+nothing if that group holds no copy, whatever older groups hold.
 """
 
 from __future__ import annotations
@@ -33,16 +36,18 @@ class Hazard(Enum):
 
 
 @dataclass(frozen=True)
-class StockBarriers:
+class Stock:
     """One version's rules.
 
     Attributes:
         ignored: (earlier, later) pairs it leaves to the kernel's waits.
         tells_slots: it may tell two slots of a ring apart.
+        waits_past_empty: a wait whose newest group is empty still waits for the older ones.
     """
 
     ignored: frozenset[tuple[Access, Access]]
     tells_slots: bool
+    waits_past_empty: bool
 
     def sees(self, earlier: Access, later: Access) -> bool:
         """Whether it looks at such a pair at all."""
@@ -61,10 +66,10 @@ class StockBarriers:
         return Hazard.SURE if same and (overlap or not self.tells_slots) else Hazard.MAYBE
 
 
-_BEFORE_3_9 = StockBarriers(frozenset({(_COPY, _RELAXED), (_RELAXED, _COPY)}), tells_slots=False)
-_SINCE_3_9 = StockBarriers(frozenset({(_COPY, _RELAXED), (_COPY, _COPY)}), tells_slots=True)
+_BEFORE_3_9 = Stock(frozenset({(_COPY, _RELAXED), (_RELAXED, _COPY)}), tells_slots=False, waits_past_empty=False)
+_SINCE_3_9 = Stock(frozenset({(_COPY, _RELAXED), (_COPY, _COPY)}), tells_slots=True, waits_past_empty=True)
 
 
-def stock_barriers(version: tuple[int, int]) -> StockBarriers:
+def stock_of(version: tuple[int, int]) -> Stock:
     """The rules of a Triton version."""
     return _BEFORE_3_9 if version < (3, 9) else _SINCE_3_9

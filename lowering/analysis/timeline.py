@@ -41,6 +41,7 @@ from .lds import (
 )
 from .pipelines import HIGH_WAVES, LOW_WAVES, PHASE, anchor_of
 from .scalars import Lin, Scalar, Scalars, add, difference
+from .stock import Stock
 
 Epochs = tuple[int, int]
 NEVER: Epochs = (1 << 60, 1 << 60)
@@ -59,7 +60,7 @@ class Event:
         start, finish: epochs of the two groups.
         group: index of its commit group, for a copy that a wait can cover.
         barriers: barriers that all waves passed since, each with the epochs before it.
-        waited: the wait that finished it, for a copy.
+        waited: the wait that covers it, for a copy; that waits for nothing if the copy is not finished by it.
     """
 
     op: Op
@@ -81,6 +82,7 @@ class Walk:
 
     Args:
         program: the function.
+        stock: what the compiler behind our passes makes of its waits.
         listener: called with each access as it starts, before it joins ``live``.
         scalars: the path's integers.
         trips: how many iterations, at most, a loop of unknown length is followed for.
@@ -91,8 +93,9 @@ class Walk:
         seen_slots: (allocation, slot) pairs that something was written to.
     """
 
-    def __init__(self, program: Program, listener: Listener, scalars: Scalars, trips: int) -> None:
+    def __init__(self, program: Program, stock: Stock, listener: Listener, scalars: Scalars, trips: int) -> None:
         self.program = program
+        self.stock = stock
         self.listener = listener
         self.scalars = scalars
         self.trips = trips
@@ -101,7 +104,7 @@ class Walk:
         self.live: list[Event] = []
         self.unfenced: list[Event] = []
         self.seen_slots: set[tuple[Value, int | None]] = set()
-        self.committed = 0
+        self._groups: list[int] = [0]  # copies in each commit group, the open one last
         self._cut_short = False
         self._ints: dict[Value, Scalar] = {}
         self._regions: dict[Value, Region] = {}
@@ -233,7 +236,8 @@ class Walk:
     def _start(self, op: Op, access: Access, region: Region) -> None:
         event = Event(op, access, region, self.stage, self.epochs)
         if op.name in COUNTED_COPIES:
-            event.group = self.committed
+            event.group = len(self._groups) - 1
+            self._groups[-1] += 1
         self.listener(self, event)
         event.start = self.epochs  # the listener may have put a barrier first
         self.live = [e for e in self.live if not max(e.finish) < min(self.epochs)]
@@ -245,19 +249,21 @@ class Walk:
     # ---- synchronisation
 
     def _commit(self, op: Op) -> None:
-        self._tokens.update(dict.fromkeys(op.results, self.committed))
-        self.committed += 1
+        self._tokens.update(dict.fromkeys(op.results, len(self._groups) - 1))
+        self._groups.append(0)
 
     def _wait(self, op: Op) -> None:
         outstanding = int(op.properties.get("num", "0").split(":")[0])
-        covered = self.committed - outstanding
+        covered = len(self._groups) - 1 - outstanding
         if op.operands:  # tokens take precedence over the number
             tokens = [self._tokens.get(value) for value in op.operands]
             covered = max((token + 1 for token in tokens if token is not None), default=0)
+        void = covered > 0 and self._groups[covered - 1] == 0 and not self.stock.waits_past_empty
         for event in self.live:
             if event.group is not None and event.group < covered and event.finish == NEVER:
-                event.finish = self.epochs
                 event.waited = op
+                if not void:
+                    event.finish = self.epochs
         following = _next_op(op)
         if self.stage is None and (following is None or kind_of(following) not in (Kind.WAIT, Kind.BARRIER)):
             self.fence()  # stock code generation puts a barrier after a wait that has none

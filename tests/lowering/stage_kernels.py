@@ -75,7 +75,7 @@ RING = {
     "WHERE": "edge",  # where that wait stands: edge, load_end, mfma_end, late (behind the MFMA stage), nowhere
     "RD": 0,  # added to the slot that is read
     "WR": 0,  # added to the slot that is refilled
-    "COMMIT": "each",  # each, twice (a group for A and one for B), between (on the edge), mfma (a stage late), never
+    "COMMIT": "each",  # each, twice (a group for A and one for B), empty (one without copies after each), between (on the edge), mfma (a stage late), never
     "EPI": 0,  # groups that the wait behind the loop leaves outstanding; -1: no wait
     "GAP": 1,  # phase_gap
     "RELAXED": True,  # loads marked as synchronised by a wait
@@ -129,9 +129,11 @@ def ring(
     start = first if START else 0
     for i in gl.static_range(D - PRO):
         copies.buffer_load_to_shared(a_ring.index((start + i) % R), a, a_offsets + i * BK)  # at: prologue copy
+        if COMMIT == "twice":
+            copies.commit_group()
         copies.buffer_load_to_shared(b_ring.index((start + i) % R), b, b_offsets + i * BK)
         copies.commit_group()
-        if COMMIT == "twice":
+        if COMMIT == "empty":
             copies.commit_group()
     if WAIT0 >= 0:
         copies.wait_group(WAIT0)  # at: prologue wait
@@ -154,7 +156,9 @@ def ring(
             if COMMIT == "twice":
                 copies.commit_group()
             copies.buffer_load_to_shared(b_ring.index(ahead), b, b_offsets + (k + D) * BK, mask=b_mask)
-            if COMMIT == "each" or COMMIT == "twice":
+            if COMMIT == "each" or COMMIT == "twice" or COMMIT == "empty":
+                copies.commit_group()
+            if COMMIT == "empty":
                 copies.commit_group()
             if WHERE == "load_end":
                 copies.wait_group(WAIT)
@@ -191,7 +195,7 @@ SIGNATURE = {"a": "*fp16", "b": "*fp16", "c": "*fp16", "M": "i32", "N": "i32", "
 def ring_of(R: int = 3, D: int | None = None, **changes: Any) -> Any:
     """``ring`` compiled for gfx950; ``changes`` to ``RING``, with waits that are right for the rest by default."""
     d = R - 1 if D is None else D
-    groups = (d - 1) * (2 if changes.get("COMMIT") == "twice" else 1)
+    groups = (d - 1) * (2 if changes.get("COMMIT") in ("twice", "empty") else 1)
     values = {**RING, "WAIT0": groups, "WAIT": groups, **changes}
     return build(ring, SIGNATURE, {**TILES, "R": R, "D": d, **values}, M="D", N="D", K="D")
 

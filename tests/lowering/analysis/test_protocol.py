@@ -75,7 +75,12 @@ MUTATIONS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"COMMIT": "never"}, EPILOGUE_AT, "", unwaited(2, LOOP, COPY, BACK)),
     ({"COMMIT": "mfma"}, READ_AT, "load", unwaited(1, PROLOGUE, COPY0, MIDDLE)),
     ({"COMMIT": "twice", "WAIT": 4}, READ_AT, "load", unwaited(1, PROLOGUE, COPY0, MIDDLE)),
-    ({"COMMIT": "twice", "WAIT": 3}, f"{HELPER}, called at {line_of('read b')}", "load", "'b_ring' in stage 'load'"),
+    (
+        {"COMMIT": "twice", "WAIT": 3},
+        f"{HELPER}, called at {line_of('read b')}",
+        "load",
+        "slot 1 of LDS buffer 'b_ring'",
+    ),
     ({"PRO": 1}, READ_AT, "load", unwaited(0, PROLOGUE, COPY0, BEFORE)),
     # depth and gap
     ({"R": 2, "D": 2}, COPY, "load", refilled(0, "a barrier after that stage")),
@@ -219,3 +224,22 @@ def test_store_and_load_of_one_ring_in_one_stage() -> None:
     error = refusal(store_ring, TOGETHER=True)
     assert "ttg.local_store needs a barrier inside the stage: the read of slot 0" in str(error)
     assert error.where == line_of("ring store together", FORMS)
+
+
+def test_an_empty_commit_group() -> None:
+    """Before Triton 3.9 a wait whose newest group is empty waits for nothing, which the program shows."""
+    if triton_version() >= (3, 9):
+        assert "s_waitcnt vmcnt" in ring_of(COMMIT="empty").asm["amdgcn"]
+        return
+    with pytest.raises(ProtocolError) as caught:
+        ring_of(COMMIT="empty")
+    wait = line_of("epilogue wait")
+    assert f"its wait ({wait}) waits for nothing, as the newest group that it covers is empty" in str(caught.value)
+    assert "commit no group without a copy in it" in str(caught.value)
+
+
+def test_a_slot_outside_of_the_ring() -> None:
+    words = "slot index -1 lies outside of LDS buffer 'a_ring', which has 4 slots"
+    with pytest.raises(ProtocolError, match=words) as caught:
+        ring_of(R=4, D=2, RD=-1)
+    assert caught.value.where == line_of("read")
