@@ -75,7 +75,8 @@ RING = {
     "WHERE": "edge",  # where that wait stands: edge, load_end, mfma_end, late (behind the MFMA stage), nowhere
     "RD": 0,  # added to the slot that is read
     "WR": 0,  # added to the slot that is refilled
-    "COMMIT": "each",  # each, twice (a group for A and one for B), empty (one without copies after each), between (on the edge), mfma (a stage late), never
+    # each, twice (a group for A, one for B), empty (one more without a copy), between (on the edge), mfma (late), never
+    "COMMIT": "each",
     "EPI": 0,  # groups that the wait behind the loop leaves outstanding; -1: no wait
     "GAP": 1,  # phase_gap
     "RELAXED": True,  # loads marked as synchronised by a wait
