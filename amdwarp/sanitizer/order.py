@@ -1,0 +1,95 @@
+"""Happens-before between the LDS operations of a workgroup.
+
+Each operation of each wave is a *record*. Its `seen` mask has the bit of a wave once everything that wave does from then
+on happens after the operation, in every interleaving of the same control flow: for its own wave that is so behind the wait
+that covers it (for an operation of the LDS queue at once, since that queue keeps its order), for the others behind a
+barrier that the owner reaches after that wait. The masks are the columns of the vector clocks one would keep instead, one
+bit for each pair of record and wave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from amdwarp.emulator.memory import Array
+
+#: Records that stand for "nobody has read this" (all waves come after it) and "nobody has written this" (none does).
+NO_READ, NO_WRITE = 0, 1
+#: Flags of a record.
+ATOMIC, TO_LDS, FINISHED = 1, 2, 4
+#: Waves that a mask has room for.
+MAX_WAVES = 32
+
+
+class Records:
+    """Operations by number: who issued them, and which waves come after them.
+
+    Attributes:
+        seen: uint32, bit w: wave w comes after the operation.
+        inst: index of the instruction.
+        wave: the owner.
+        flags: `ATOMIC`, `TO_LDS` (a load that writes LDS itself), `FINISHED` (waited for).
+    """
+
+    def __init__(self, waves: int) -> None:
+        self.waves = waves
+        self.all = (1 << waves) - 1
+        self.seen: Array = np.zeros(1 << 12, np.uint32)
+        self.inst: Array = np.zeros(1 << 12, np.int32)
+        self.wave: Array = np.zeros(1 << 12, np.int16)
+        self.flags: Array = np.zeros(1 << 12, np.uint8)
+        self._offsets = np.arange(MAX_WAVES, dtype=np.int16)
+        self._bits = (1 << np.arange(MAX_WAVES, dtype=np.uint64)).astype(np.uint32)
+        self.bits: Array = self._bits[:waves]
+        self._open: list[int] = []
+        self.count = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, for the next workgroup."""
+        self.seen[NO_READ], self.seen[NO_WRITE] = self.all, 0
+        self.inst[:2] = self.wave[:2] = -1
+        self.flags[:2] = 0
+        self.count = 2
+        self._open = []
+
+    def issue(self, inst: int, first: int, last: int, flags: int) -> int:
+        """Records for waves [first, last); returns the number of the first, the others follow."""
+        base, end = self.count, self.count + last - first
+        if end > len(self.seen):
+            self.seen, self.inst, self.wave, self.flags = (
+                np.concatenate((array, np.zeros_like(array))) for array in (self.seen, self.inst, self.wave, self.flags)
+            )
+        self.count = end
+        self.seen[base:end] = 0 if flags & TO_LDS else self._bits[first:last]
+        self.inst[base:end] = inst
+        self.wave[base:end] = self._offsets[first:last]
+        self.flags[base:end] = flags
+        return base
+
+    def finish(self, records: Sequence[int], waves: Sequence[int]) -> None:
+        """The owners have waited for these records."""
+        at = np.array(records)
+        self.seen[at] |= self._bits[np.array(waves)]
+        self.flags[at] |= np.uint8(FINISHED)
+        self._open += records
+
+    def barrier(self, waves: Iterable[int], ended: Iterable[int] = ()) -> None:
+        """A barrier that `waves` have reached: each comes after what any of them, or of the `ended`, came after.
+
+        An ended wave counts as having reached every later barrier.
+        """
+        if not self._open:
+            return
+        into = sum(1 << wave for wave in waves)
+        at = np.array(self._open)
+        gone = sum(1 << wave for wave in ended)
+        if into | gone == self.all:
+            self.seen[at] = self.all
+            self._open = []
+            return
+        reached = at[(self.seen[at] & np.uint32(into | gone)) != 0]
+        self.seen[reached] |= np.uint32(into)
+        self._open = at[self.seen[at] != self.all].tolist()
