@@ -117,7 +117,8 @@ def _source_class(gluon: bool) -> type:
 
     class Source(Base):
         def hash(self) -> str:
-            return hashlib.sha256(f"{STAGE}-{source_digest()}-{super().hash()}".encode()).hexdigest()
+            policy = env.WINDOWS.get()  # a kernel that passes under one policy may not under another
+            return hashlib.sha256(f"{STAGE}-{source_digest()}-{policy}-{super().hash()}".encode()).hexdigest()
 
     return Source
 
@@ -186,44 +187,67 @@ def _insert_stages(stages: dict[str, Any]) -> None:
     stages.clear()
     first = next(iter(stock))
     staged: list[bool] = []  # whether the kernel has stages, once that is known
+    kept: dict[str, Any] = {}  # what scheduling a kernel with windows had to compile already
     for name, run in stock.items():
         if name == "glir":
             stages[name] = lambda src, metadata, run=run: _mark(run(src, metadata))
         elif name == first:  # @triton.jit, and Gluon before Triton 3.9: the first stage takes the front end's module
             stages[name] = lambda src, metadata, run=run: run(_mark(src), metadata)
         elif name == "llir":
-            stages[name] = lambda src, metadata, run=run: _checked(run(src, metadata), staged)
+            stages[name] = lambda src, metadata, run=run: (
+                kept["llir"] if src is kept.get(STAGE) else _checked(run(src, metadata), staged)
+            )
+        elif name == "amdgcn":
+            stages[name] = lambda src, metadata, run=run: (
+                kept["amdgcn"] if src is kept.get("llir") else run(src, metadata)
+            )
         else:
             stages[name] = run
         if name == "ttgir":
-            stages[STAGE] = lambda src, metadata: _schedule(src, staged)
+            stages[STAGE] = lambda src, metadata: _schedule(src, metadata, stock, staged, kept)
 
 
-def _run(mod: Any, passes: list[Any], see: Callable[[Any], object] = lambda module: None) -> Any:
-    from .lowering import bridge
-    from .lowering.pipeline import run_passes
-
+def _dump_folder() -> Path | None:
     folder = env.DUMP_DIR.get()
-    keep = Path(folder) if folder else None
-
-    def edit(module: Any) -> None:
-        see(module)
-        run_passes(module, passes, dump_to=keep)
-
-    return bridge.transform(mod, edit, keep_in=keep)
+    return Path(folder) if folder else None
 
 
 def _mark(mod: Any) -> Any:
+    from .lowering import bridge
     from .lowering.passes.mark_stages import MarkStages
+    from .lowering.pipeline import run_passes
 
-    return _run(mod, [MarkStages()])
+    keep = _dump_folder()
+    return bridge.transform(mod, lambda module: run_passes(module, [MarkStages()], dump_to=keep), keep_in=keep)
 
 
-def _schedule(mod: Any, staged: list[bool]) -> Any:
+def _schedule(mod: Any, metadata: Any, stock: dict[str, Any], staged: list[bool], kept: dict[str, Any]) -> Any:
+    from .lowering import bridge
     from .lowering.analysis.pipelines import anchor_of
-    from .lowering.passes import SCHEDULE
+    from .lowering.analysis.windows import marks
+    from .lowering.passes import STAGES, DropWindows, windows
+    from .lowering.pipeline import run_passes
+    from .weave import Weaver
 
-    return _run(mod, list(SCHEDULE), lambda module: staged.append(any(map(anchor_of, module.walk()))))
+    keep, context = _dump_folder(), mod.context
+    module = bridge.read(mod)
+    staged.append(any(anchor_of(op) and not marks(op) for op in module.walk()))
+    if not any(map(marks, module.walk())):
+        run_passes(module, STAGES, dump_to=keep)
+        return bridge.write(module, context, keep_in=keep)
+
+    def lower(made: Any, real: bool) -> tuple[str, str]:
+        data = metadata if real else dict(metadata)
+        llir = _checked(stock["llir"](made, data), staged)
+        return llir, stock["amdgcn"](llir, data)
+
+    def passes(corrections: Any, interleave: bool) -> list[Any]:
+        return [*(windows(corrections, interleave) if corrections is not None else (DropWindows(),)), *STAGES]
+
+    lowered = Weaver(context, passes, lower, keep).run(module)
+    kept.update({STAGE: bridge.write(lowered.module, context, keep_in=keep)})
+    kept.update({"llir": lowered.llir, "amdgcn": lowered.amdgcn})
+    return kept[STAGE]
 
 
 def _checked(llir: str, staged: list[bool]) -> str:

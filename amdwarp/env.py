@@ -19,5 +19,8 @@ class Variable:
 
 
 DUMP_DIR = Variable("AMDWARP_DUMP_DIR", "", "folder that receives the IR after each of our passes")
+WINDOWS = Variable(
+    "AMDWARP_WINDOWS", "error", "what an intra-wave window that LLVM did not realise is: error, warn, or off"
+)
 
-VARIABLES: tuple[Variable, ...] = (DUMP_DIR,)
+VARIABLES: tuple[Variable, ...] = (DUMP_DIR, WINDOWS)

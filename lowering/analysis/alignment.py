@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
+from typing import Any
 
 from ..ir import Block, Module, Op, Value
 from .layouts import TensorType, element_bits, parse_type, pointee
@@ -163,7 +164,7 @@ def _hinted(facts: Axis, attributes: dict[str, str]) -> Axis:
         if name in attributes:
             numbers = tuple(int(n) for n in re.findall(r"-?\d+", _hint_body(attributes[name])))
             if len(numbers) == facts.rank or len(set(numbers)) == 1:
-                full = numbers if len(numbers) == facts.rank else numbers[:1] * facts.rank
+                full: Any = numbers if len(numbers) == facts.rank else numbers[:1] * facts.rank
                 facts = replace(facts, **{field: full})
     return facts
 
@@ -256,7 +257,7 @@ def _binary(
     divisibility: Numbers,
     constancy: Numbers | None = None,
     constant: Callable[[int, int], int | None] | None = None,
-) -> Rule:
+) -> Callable[[Alignment, Op], Axis]:
     def rule(facts: Alignment, op: Op) -> Axis:
         a, b = (facts.of(value) for value in op.operands[:2])
         known = None

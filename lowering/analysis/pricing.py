@@ -71,16 +71,20 @@ class PricingError(LoweringError):
     """An op whose instructions cannot be counted; ``problem`` says what of it is not known."""
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Widths, in bits a lane, of copies from global memory to LDS: Triton's TargetFeatures.cpp
 COPY_BITS = {"gfx942": (32,), "gfx950": (128, 32), "gfx1250": (128, 64, 32)}
-TRANSCENDENTAL = frozenset(
+TRANSCENDENTAL = _names(
     # a division is one reciprocal and some plain arithmetic; sine and cosine are a page of it, and are not here
-    "math.exp math.exp2 math.log math.log2 math.sqrt math.rsqrt tt.precise_sqrt arith.divf tt.precise_divf".split()
+    "math.exp math.exp2 math.log math.log2 math.sqrt math.rsqrt tt.precise_sqrt arith.divf tt.precise_divf"
 )
 # Ops that move registers about or rename them, and that code generation gives no instruction of their own.
-FREE = frozenset(
+FREE = _names(
     "arith.constant tt.broadcast tt.expand_dims tt.splat tt.unsplat tt.trans tt.reshape tt.join tt.split tt.cat "
-    "amdg.concat amdg.extract_slice ub.poison tt.get_program_id tt.get_num_programs".split()
+    "amdg.concat amdg.extract_slice ub.poison tt.get_program_id tt.get_num_programs"
 )
 FP4 = "e2m1"
 _SCALED_TYPES = {0: "e4m3", 1: "e5m2", 2: "e2m3", 3: "e3m2", 4: "e2m1", 5: "bf16", 6: "fp16"}
@@ -367,20 +371,20 @@ def _side_by_side(where: LinearLayout, run: int) -> bool:
 # ---- staging through LDS
 
 
-def needs_scratch(pricer: Pricer, op: Op) -> bool:
+def needs_scratch(op: Op, module: Module) -> bool:
     """Whether an op that may stage through LDS with barriers of its own does, because waves have to exchange data."""
     if not dialect.info(op).scratch:
         return False
     try:
         if op.name == "ttg.convert_layout":
-            source, result = (layout_of(pricer.type(value)) for value in (op.operands[0], op.result))
+            source, result = (layout_of(parse_type(value.type, module)) for value in (op.operands[0], op.result))
             moved = result.over(source)
             return moved.column(WARP, WARP) != [1 << i for i in range(len(moved.bases.get(WARP, ())))] or any(
                 value for name in (REGISTER, "lane") for value in moved.column(name, WARP)
             )
         if op.name == "tt.reduce":
             axis = int(op.properties["axis"].partition(":")[0])
-            return any(basis[axis] for basis in layout_of(pricer.type(op.operands[0])).bases.get(WARP, ()))
+            return any(basis[axis] for basis in layout_of(parse_type(op.operands[0].type, module)).bases.get(WARP, ()))
     except (LayoutError, ValueError, KeyError):
         return True
     return True

@@ -1,10 +1,50 @@
 """The passes. ``SCHEDULE`` is what runs on TTGIR, in order; ``mark_stages`` runs alone, right after the front end."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..analysis.pricing import Price
+from .chunk_streams import ChunkStreams
+from .distribute_cover import DistributeCover
 from .drop_anchors import DropAnchors
+from .drop_windows import DropWindows
+from .emit_groups import EmitGroups
 from .fence_edges import FenceEdges
+from .hoist_staging import HoistStaging
 from .inter_wave import InterWave
 from .join_pipelines import JoinPipelines
+from .open_windows import OpenWindows
+from .place_chunks import PlaceChunks
 
-SCHEDULE = (InterWave(), FenceEdges(), JoinPipelines(), DropAnchors())
+STAGES = (InterWave(), FenceEdges(), JoinPipelines(), DropAnchors())
+"""Inter-wave stages."""
 
-__all__ = ["SCHEDULE", "DropAnchors", "FenceEdges", "InterWave", "JoinPipelines"]
+
+def windows(
+    corrections: Mapping[tuple[int, int], tuple[Price, ...]] | None = None, interleave: bool = True
+) -> tuple[Any, ...]:
+    """The passes for intra-wave windows; arguments as :class:`ChunkStreams` and :class:`PlaceChunks` take them."""
+    chunk, place = ChunkStreams(corrections or {}), PlaceChunks(interleave)
+    return (OpenWindows(), HoistStaging(), chunk, place, DistributeCover(), EmitGroups())
+
+
+SCHEDULE = (*windows(), *STAGES)
+
+__all__ = [
+    "SCHEDULE",
+    "STAGES",
+    "ChunkStreams",
+    "DistributeCover",
+    "DropAnchors",
+    "DropWindows",
+    "EmitGroups",
+    "FenceEdges",
+    "HoistStaging",
+    "InterWave",
+    "JoinPipelines",
+    "OpenWindows",
+    "PlaceChunks",
+    "windows",
+]
