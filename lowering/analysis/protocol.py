@@ -197,14 +197,19 @@ def _mending_barriers(event: Event, limit: int) -> frozenset[Op]:
 def _violation(x: Event, y: Event, limit: int) -> ProtocolError:
     if x.access is Access.ASYNC_WRITE:
         return _late_copy(x, y, limit)
+    if not x.barriers:
+        problem = f"{_verb(y)} {y.region} with no barrier since the {_describe(x)}, which other waves may still be at"
+        remedy = "deepen the ring by one slot, or let the two stand in different stages"
+        if x.op.name == "ttg.local_alloc":
+            remedy = "an operand that Triton itself passes through shared memory cannot be staged: fill a ring of "
+            remedy += "buffers in one stage and read it in another, in Gluon"
+        return _error(y, problem, remedy)
     problem = f"{_verb(y)} {y.region} while the other wave group may still be at the {_describe(x)}"
-    first = x.barriers[0][0] if x.barriers else None
-    between = f"the barrier {_place(first)} " if first is not None else "a barrier after that stage "
     return _error(
         y,
         problem,
-        f"both wave groups must have passed {between}before it starts: deepen the ring by one slot, or let this "
-        "access stand a stage later",
+        f"both wave groups must have passed the barrier {_place(x.barriers[0][0])} before it starts: deepen the ring "
+        "by one slot, or let this access stand a stage later",
     )
 
 

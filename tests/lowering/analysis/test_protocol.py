@@ -45,8 +45,13 @@ def late(slot: int, place: str, copy: str, wait: str, barrier: str) -> str:
 
 
 def refilled(slot: int, barrier: str) -> str:
-    both = f"both wave groups must have passed {barrier} before it starts: deepen the ring by one slot"
+    both = f"both wave groups must have passed the barrier {barrier} before it starts: deepen the ring by one slot"
     return " ".join((REFILL.format(slot), STILL_READ.format(slot, READ_AT))) + f"; {both}"
+
+
+def refilled_at_once(slot: int) -> str:
+    read = f"with no barrier since the relaxed read of slot {slot} of LDS buffer 'a_ring' in stage 'load' ({READ_AT})"
+    return f"{REFILL.format(slot)} {read}, which other waves may still be at; deepen the ring by one slot"
 
 
 # mutation -> the access it is refused at, its stage, and the words
@@ -66,10 +71,10 @@ MUTATIONS: list[tuple[dict[str, Any], str, str, str]] = [
     # ring indices
     ({"RD": 1}, READ_AT, "load", unwaited(1, PROLOGUE, COPY0, BEFORE)),
     ({"RD": 2}, READ_AT, "load", "slot 2 of LDS buffer 'a_ring' is read before anything was copied into it"),
-    ({"WR": 1}, COPY, "load", refilled(0, "a barrier after that stage")),
+    ({"WR": 1}, COPY, "load", refilled_at_once(0)),
     ({"WR": 2}, COPY, "load", " ".join((REFILL.format(1), NOT_LANDED.format(1, PROLOGUE, COPY0)))),
     ({"R": 4, "D": 2, "WR": 1}, READ_AT, "load", "slot 2 of LDS buffer 'a_ring' is read before anything was copied"),
-    ({"START": True, "WR": 1}, COPY, "load", refilled(0, "a barrier after that stage")),
+    ({"START": True, "WR": 1}, COPY, "load", refilled_at_once(0)),
     ({"START": True, "RD": 1}, READ_AT, "load", unwaited(1, PROLOGUE, COPY0, BEFORE)),
     # commits and copies
     ({"COMMIT": "never"}, EPILOGUE_AT, "", unwaited(2, LOOP, COPY, BACK)),
@@ -83,15 +88,15 @@ MUTATIONS: list[tuple[dict[str, Any], str, str, str]] = [
     ),
     ({"PRO": 1}, READ_AT, "load", unwaited(0, PROLOGUE, COPY0, BEFORE)),
     # depth and gap
-    ({"R": 2, "D": 2}, COPY, "load", refilled(0, "a barrier after that stage")),
-    ({"R": 3, "D": 3}, COPY, "load", refilled(0, "a barrier after that stage")),
+    ({"R": 2, "D": 2}, COPY, "load", refilled_at_once(0)),
+    ({"R": 3, "D": 3}, COPY, "load", refilled_at_once(0)),
     ({"GAP": 2}, READ_AT, "load", late(1, PROLOGUE, COPY0, WAIT, BEFORE)),
     ({"R": 4, "D": 2, "GAP": 2}, READ_AT, "load", late(1, PROLOGUE, COPY0, WAIT, BEFORE)),
-    ({"R": 4, "GAP": 2, "WAIT0": 1, "WAIT": 1}, COPY, "load", refilled(0, f"the barrier {MIDDLE}")),
+    ({"R": 4, "GAP": 2, "WAIT0": 1, "WAIT": 1}, COPY, "load", refilled(0, MIDDLE)),
     # carried indices
     ({"INDEX": "select", "WAIT": 2}, READ_AT, "load", unwaited(1, PROLOGUE, COPY0, MIDDLE)),
     ({"INDEX": "if", "WHERE": "late"}, READ_AT, "load", late(1, PROLOGUE, COPY0, LATE_WAIT, MIDDLE)),
-    ({"INDEX": "select", "D": 3}, COPY, "load", refilled(0, "a barrier after that stage")),
+    ({"INDEX": "select", "D": 3}, COPY, "load", refilled_at_once(0)),
 ]
 
 
