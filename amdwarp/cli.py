@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from . import __version__
+from .cycles.commands import cycles, timeline
 from .errors import AmdwarpError, UsageError
 from .verify import DTYPES, LLAMA3_8B, SAMPLED_WORKGROUPS, Case, load_inputs, verify_gemm
 
@@ -141,6 +142,10 @@ def _workgroups(text: str) -> int | None:
     if not text.isdigit():
         raise UsageError(f"workgroups {text!r} is not understood", remedy="give a positive number or all")
     return int(text)
+
+
+app.command()(cycles)
+app.command()(timeline)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -32,7 +32,14 @@ RELIEF: dict[str, dict[str, float]] = {
         "tcp_clk_8": 0,
         "tcp_clk_16": 0,
     },
-    "latency": {"vmem_round_trip_clk": 0, "vmem_cold_clk": 0, "lds_pipe_clk": 0, "smem_clk": 0, "smem_cold_clk": 0},
+    "latency": {
+        "vmem_round_trip_clk": 0,
+        "vmem_jitter_clk": 0,
+        "vmem_cold_clk": 0,
+        "lds_pipe_clk": 0,
+        "smem_clk": 0,
+        "smem_cold_clk": 0,
+    },
     "barrier": {"barrier_clk": 0},
 }
 #: How far a sensitivity run moves a parameter: a figure with a source by a fifth, a default by a factor of two.

@@ -90,7 +90,15 @@ def _add(work: Work, run: Run, wave: Wave, counts: Counter[tuple[int, int]], ite
 
 
 def issue_slot_sum(run: Run, loop: Loop, parameters: Parameters) -> float:
-    """The plain estimate that a model has to beat: everything one SIMD does in an iteration, nothing overlapped."""
-    work = work_of(run, loop, parameters)
-    lds = (work.lds_array + sum(work.lds_input) + sum(work.lds_return)) / len(run.simds)
-    return max(m + v for m, v in zip(work.mfma, work.valu, strict=True)) + lds + work.tcp / len(run.simds)
+    """The plain estimate that a model has to beat: all slots that the waves of a SIMD issue in one iteration, summed.
+
+    A matrix instruction counts with all its clk. Nothing overlaps and nothing waits.
+    """
+    sums = [0.0] * len(run.simds)
+    for wave in run.waves:
+        counts, iterations = _counts(wave, loop)
+        for (index, _), times in counts.items():
+            op = run.decoded.ops[index]
+            clk = op.clk if isinstance(op, (issue.MatrixOp, issue.ValuOp)) else parameters.issue_period_clk
+            sums[wave.simd.number] += clk * times / iterations
+    return max(sums)

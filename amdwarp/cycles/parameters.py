@@ -102,6 +102,7 @@ class Parameters:
     vmem_credit_bytes: int
     vmem_round_trip_clk: int
     vmem_cold_clk: int
+    vmem_jitter_clk: int
     vmem_slot_share: float
     vmem_store_clk: int
     tcp_line_bytes: int

@@ -144,6 +144,7 @@ class VectorMemory:
         self._tcp_free = 0
         self._last = 0
         self._warm_at = FAR
+        self._draw, self._draw_at, self._now = 1, 0, 0
 
     def load(self, t: int, clk: int, size: int) -> int:
         """Take a load issued at `t`: `clk` of TCP time, `size` bytes in flight. Returns when its data are there."""
@@ -156,8 +157,13 @@ class VectorMemory:
         self._enter(start, clk)
         if self._warm_at == FAR:
             self._warm_at = t + self._parameters.vmem_cold_clk
-        trip = self._parameters.vmem_cold_clk if t < self._warm_at else self._parameters.vmem_round_trip_clk
-        until = start + round(self._parameters.vmem_slot_share * trip)
+        trip = self._parameters.vmem_round_trip_clk
+        if t >= self._warm_at:
+            trip += self._offset(t)
+        else:
+            # by then the way is warm, so nobody waits longer than if he had asked then
+            trip = min(self._parameters.vmem_cold_clk, self._warm_at - t + trip)
+        until = start + round(self._parameters.vmem_slot_share * max(trip, 0))
         if flight:
             until = max(until, flight[-1][0])
         flight.append((until, size))
@@ -165,6 +171,18 @@ class VectorMemory:
         # data come back through one path, at the rate at which the TCP took the instructions
         self._last = max(self._last + clk, until, t + trip)
         return self._last
+
+    def _offset(self, t: int) -> int:
+        """How far round trips are off at the moment; drawn anew about every round trip.
+
+        A loop would otherwise meet the data of its own loads at one fixed phase of an iteration, for good or bad.
+        """
+        if t >= self._draw_at:
+            span = self._parameters.vmem_jitter_clk
+            self._draw = self._draw * 1103515245 + 12345 & 0x7FFFFFFF
+            self._now = (self._draw >> 16) % (span + 1) - span // 2
+            self._draw_at = t + self._parameters.vmem_round_trip_clk
+        return self._now
 
     def store(self, t: int, clk: int) -> int:
         """Take a store issued at `t`. Returns when it is acknowledged."""

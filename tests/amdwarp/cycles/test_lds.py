@@ -127,7 +127,7 @@ def test_copies_go_before_writes(timed: Any) -> None:
     writes = ["ds_write_b128 v1, v[8:11] offset:16384"] * 12 + ["s_waitcnt lgkmcnt(0)"]
 
     def last_write(lines: list[str], **values: float) -> int:
-        run = timed([*load_all, *wait, *lines, *writes], args=[memory], **values)
+        run = timed([*load_all, *wait, *lines, *writes], args=[memory], vmem_jitter_clk=0, **values)
         return int(run.ends("ds_write")[-1] - run.starts("ds_write")[0])
 
     # 1000 clk after their issue the copies arrive; the writes are there by then

@@ -31,14 +31,14 @@ def memory() -> Any:
 
 
 def test_round_trip(timed: Any, memory: Any) -> None:
-    run = timed([*SETUP, WIDE, "s_waitcnt vmcnt(0)", "v_add_f32 v2, v8, v9"], args=[memory])
+    run = timed([*SETUP, WIDE, "s_waitcnt vmcnt(0)", "v_add_f32 v2, v8, v9"], args=[memory], vmem_jitter_clk=0)
     assert run.ends("buffer_load")[1] - run.starts("buffer_load")[1] == 1000
     assert 1000 <= run.starts("v_add")[0] - run.starts("buffer_load")[1] <= 1004
 
 
 def test_queue_then_tcp(timed: Any, memory: Any) -> None:
     """Four waves: the first few loads of a wave issue at once, the next ones every 4 x 16 clk."""
-    run = timed([*SETUP, "s_barrier", *[WIDE] * 9], waves=4, args=[memory])
+    run = timed([*SETUP, "s_barrier", *[WIDE] * 9], waves=4, args=[memory], vmem_jitter_clk=0)
     for wave in range(4):
         starts = run.starts("buffer_load", wave)[1:]
         gaps = [b - a for a, b in pairwise(starts)]
@@ -53,20 +53,20 @@ def test_tcp_time_of_a_width(timed: Any, memory: Any, tail: str, registers: str,
     shift = {"dword": 2, "dwordx2": 3, "dwordx4": 4}[tail]
     one = f"buffer_load_{tail} {registers}, v1, s[4:7], 0 offen"
     setup = [line.replace("v1, 4, v0", f"v1, {shift}, v0") for line in SETUP]
-    starts = timed([*setup, *[one] * 30], waves=1, args=[memory]).starts(one.split(",")[0])
+    starts = timed([*setup, *[one] * 30], waves=1, args=[memory], vmem_jitter_clk=0).starts(one.split(",")[0])
     assert starts[-3] - starts[-4] == clk
 
 
 def test_bytes_in_flight_bound_a_stream(timed: Any, memory: Any) -> None:
     """A full TCP and queue pass 32 + 12 KB in one round trip, whatever the loads ask for."""
-    run = timed([*SETUP, *[WIDE] * 200], waves=4, args=[memory])
+    run = timed([*SETUP, *[WIDE] * 200], waves=4, args=[memory], vmem_jitter_clk=0)
     starts = run.starts("buffer_load")
     rate = 4 * 1024 * (150 / (starts[180] - starts[30]))
     assert rate == pytest.approx(44 * 1024 / 1000, rel=0.03)
 
 
 def test_longer_round_trip_halves_it(timed: Any, memory: Any) -> None:
-    run = timed([*SETUP, *[WIDE] * 200], waves=4, args=[memory], vmem_round_trip_clk=2000)
+    run = timed([*SETUP, *[WIDE] * 200], waves=4, args=[memory], vmem_jitter_clk=0, vmem_round_trip_clk=2000)
     starts = run.starts("buffer_load")
     assert 4 * 1024 * (150 / (starts[180] - starts[30])) == pytest.approx(22 * 1024 / 1000, rel=0.03)
 
@@ -74,20 +74,30 @@ def test_longer_round_trip_halves_it(timed: Any, memory: Any) -> None:
 def test_scattered_lanes_take_tcp_time_by_lines(timed: Any, memory: Any) -> None:
     """Rows of 64 bytes: 16 lines an instruction instead of 8, twice the time."""
     rows = ["v_and_b32 v2, 3, v0", "v_lshrrev_b32 v3, 2, v0", "v_lshlrev_b32 v3, 7, v3", "v_lshl_add_u32 v1, v2, 4, v3"]
-    run = timed([*SETUP, *rows, *[WIDE.replace(" offset:1024", "")] * 30], args=[memory], vmem_credit_bytes=1 << 30)
+    run = timed(
+        [*SETUP, *rows, *[WIDE.replace(" offset:1024", "")] * 30],
+        args=[memory],
+        vmem_jitter_clk=0,
+        vmem_credit_bytes=1 << 30,
+    )
     starts = run.starts("buffer_load")
     assert starts[-3] - starts[-4] == 32
 
 
 def test_vmcnt_counts_to_63(timed: Any, memory: Any) -> None:
-    run = timed([*SETUP, *["buffer_load_dword v8, v1, s[4:7], 0 offen"] * 90], args=[memory], vmem_round_trip_clk=5000)
+    run = timed(
+        [*SETUP, *["buffer_load_dword v8, v1, s[4:7], 0 offen"] * 90],
+        args=[memory],
+        vmem_jitter_clk=0,
+        vmem_round_trip_clk=5000,
+    )
     spans = list(zip(run.starts("buffer_load_dword "), run.ends("buffer_load_dword "), strict=True))
     assert max(sum(start <= t < end for start, end in spans) for t, _ in spans) == 63
     assert sum(run.run.waves[0].stalls) > 0
 
 
 def test_lgkmcnt_counts_to_15(timed: Any, memory: Any) -> None:
-    run = timed(["s_load_dword s4, s[0:1], 0x0"] * 40, args=[memory])
+    run = timed(["s_load_dword s4, s[0:1], 0x0"] * 40, args=[memory], vmem_jitter_clk=0)
     spans = list(zip(run.starts("s_load"), run.ends("s_load"), strict=True))
     assert max(sum(start <= t < end for start, end in spans) for t, _ in spans) == 15
 
@@ -95,7 +105,7 @@ def test_lgkmcnt_counts_to_15(timed: Any, memory: Any) -> None:
 def test_waits_count_in_order(timed: Any, memory: Any) -> None:
     """vmcnt(1) covers the older of two loads: 1000 clk from its own issue."""
     body = [*SETUP, WIDE, "s_nop 15", "s_nop 15", WIDE, "s_waitcnt vmcnt(1)", "v_add_f32 v2, v8, v9"]
-    run = timed(body, args=[memory])
+    run = timed(body, args=[memory], vmem_jitter_clk=0)
     assert 1000 <= run.starts("v_add")[0] - run.starts("buffer_load")[1] <= 1004
 
 
@@ -107,7 +117,7 @@ def test_scalar_and_lds_share_a_counter(timed: Any, memory: Any) -> None:
         "s_waitcnt lgkmcnt(0)",
         "v_add_f32 v3, v2, v2",
     ]
-    run = timed(body, args=[memory])
+    run = timed(body, args=[memory], vmem_jitter_clk=0)
     assert run.starts("v_add")[0] - run.starts("s_load")[0] >= 736
 
 
@@ -120,7 +130,7 @@ def test_direct_to_lds_counts_as_vector_memory(timed: Any, memory: Any) -> None:
         "s_waitcnt vmcnt(0)",
         "v_add_f32 v2, v2, v3",
     ]
-    run = timed(body, args=[memory])
+    run = timed(body, args=[memory], vmem_jitter_clk=0)
     span = run.starts("v_add")[0] - run.starts("buffer_load_dwordx4 v1")[0]
     assert 1000 + 1024 // load("gfx950").lds_copy_bytes_per_clk <= span <= 1016
 

@@ -1,0 +1,113 @@
+"""Arguments of an AMDGCN text from a JSON file, for the commands that run one.
+
+The file holds a list in the order of the kernel's arguments; hidden ones and the scratch pointers that Triton appends
+are left out. A pointer is ``{"buffer": {"dtype": "f16", "shape": [256, 512], "init": "normal"}}``, a scalar one entry
+such as ``{"i32": 512}``.
+
+``init`` is ``zeros`` (the default), ``poison``, the name of a ``.npy`` file beside the JSON file, or ``normal``: drawn
+from ``numpy.random.default_rng(0)`` in the order of the arguments and cast; integers are 50 times that, truncated.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .errors import UsageError
+
+DTYPES: dict[str, Any] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    **{f"{sign}{bits}": np.dtype(f"{sign}{bits // 8}").type for sign in "iu" for bits in (8, 16, 32, 64)},
+}
+_INTEGER_SCALE = 50
+#: A NaN in fp16, bf16 and fp32, of a payload that arithmetic does not produce.
+_POISON = b"\xf1\x7f\xf1\x7f"
+
+
+def read_arguments(path: str | Path) -> list[Any]:
+    """The arguments that a file describes: numpy arrays and numpy scalars.
+
+    Raises:
+        UsageError: a file that cannot be read, or an entry that is not understood.
+    """
+    file = Path(path)
+    try:
+        entries = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"arguments cannot be read from {path}: {error}", remedy="give a JSON file") from None
+    if not isinstance(entries, list):
+        raise UsageError(f"{path} holds no list", remedy='write it like [{"i32": 512}]')
+    rng = np.random.default_rng(0)
+    return [_argument(at, entry, rng, file.parent) for at, entry in enumerate(entries)]
+
+
+def _argument(at: int, entry: Any, rng: np.random.Generator, folder: Path) -> Any:
+    where = f"argument {at}"
+    if not isinstance(entry, dict) or len(entry) != 1:
+        raise UsageError(f"{where}, {json.dumps(entry)}, is not one named value", remedy='write {"i32": 512}')
+    ((kind, value),) = entry.items()
+    if kind == "buffer":
+        return _buffer(where, value, rng, folder)
+    dtype = _dtype(where, kind)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(f"{where}: {value!r} is no number", remedy=f'write {{"{kind}": 1}}')
+    if isinstance(value, float) and np.dtype(dtype).kind in "iu":
+        raise UsageError(f"{where}: {value!r} is no whole number")
+    try:
+        return np.array(value).astype(dtype, casting="unsafe")[()] if kind[0] in "fb" else np.dtype(dtype).type(value)
+    except OverflowError:
+        raise UsageError(f"{where}: {value} does not fit into {kind}") from None
+
+
+def _dtype(where: str, name: Any) -> Any:
+    if name not in DTYPES:
+        raise UsageError(f"{where}: unknown dtype {name!r}", remedy=f"use one of {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def _buffer(where: str, value: Any, rng: np.random.Generator, folder: Path) -> Any:
+    if not isinstance(value, dict) or "dtype" not in value or "shape" not in value:
+        raise UsageError(f"{where}: a buffer needs dtype and shape", remedy='add "dtype": "f16", "shape": [256, 512]')
+    if unknown := set(value) - {"dtype", "shape", "init"}:
+        raise UsageError(f"{where}: a buffer has no {sorted(unknown)[0]!r}", remedy="it has dtype, shape, init")
+    dtype, shape, init = _dtype(where, value["dtype"]), value["shape"], value.get("init", "zeros")
+    if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape):
+        raise UsageError(f"{where}: shape {shape!r} is no list of positive numbers")
+    if init == "normal":
+        drawn = rng.standard_normal(shape)
+        if np.dtype(dtype).kind in "iu":
+            return (drawn * _INTEGER_SCALE).astype(np.int64).astype(dtype)
+        return drawn.astype(dtype)
+    array = np.zeros(shape, dtype)
+    if init == "poison":
+        flat = array.reshape(-1).view(np.uint8)
+        flat[:] = np.resize(np.frombuffer(_POISON, np.uint8), flat.size)
+    elif isinstance(init, str) and init.endswith(".npy"):
+        return _load(where, folder / init, dtype, tuple(shape))
+    elif init != "zeros":
+        raise UsageError(f"{where}: unknown init {init!r}", remedy="use normal, zeros, poison or a .npy file")
+    return array
+
+
+def _load(where: str, path: Path, dtype: Any, shape: tuple[int, ...]) -> Any:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{where} cannot be read from {path}: {error}", remedy="give a .npy file") from None
+    if array.dtype.kind == "V" and array.dtype.itemsize == np.dtype(dtype).itemsize:
+        # what numpy writes of a dtype it does not know
+        array = array.view(dtype)
+    if array.shape != shape:
+        raise UsageError(f"{where}: {path} holds {list(array.shape)}, not {list(shape)}")
+    return np.ascontiguousarray(array.astype(dtype))

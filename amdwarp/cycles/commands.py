@@ -1,0 +1,283 @@
+"""``amdwarp cycles`` and ``amdwarp timeline``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from amdwarp.arguments import read_arguments
+from amdwarp.asm import parse
+from amdwarp.cycles.estimate import compare, estimate_trace, sensitivity
+from amdwarp.cycles.parameters import Parameters, load
+from amdwarp.cycles.report import Estimate, LoopReport
+from amdwarp.cycles.trace import Trace, record
+from amdwarp.errors import UsageError
+from amdwarp.runtime import memory_span
+
+Kernel = Annotated[str, typer.Argument(help="A kernel of the zoo (gemm), or a file of AMDGCN text.")]
+Arch = Annotated[str, typer.Option(help="GPU to compile a kernel of the zoo for.")]
+Shape = Annotated[str | None, typer.Option(help="M,N,K of a kernel of the zoo.")]
+Dtype = Annotated[str, typer.Option(help="fp16 or bf16.")]
+Schedule = Annotated[
+    list[str] | None, typer.Option(help="Name of a schedule; the kernel's own choice by default; may repeat.")
+]
+BOrder = Annotated[str, typer.Option(help="nk: B as a linear layer's weight; kn: B row-major.")]
+Args = Annotated[str | None, typer.Option("--args", help="JSON file with the arguments of an AMDGCN text.")]
+Grid = Annotated[str | None, typer.Option(help="X[,Y[,Z]] workgroups of an AMDGCN text.")]
+Lds = Annotated[int | None, typer.Option(help="Bytes of LDS of a workgroup, where an AMDGCN text does not say.")]
+Workgroup = Annotated[int, typer.Option(help="Flat index of the workgroup whose instructions are taken.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE replaces a parameter; may repeat.")]
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A launch to be timed: name, AMDGCN text, record, parameters."""
+
+    name: str
+    text: str
+    trace: Trace
+    parameters: Parameters
+
+
+def cycles(
+    kernel: Kernel,
+    arch: Arch = "gfx950",
+    shape: Shape = None,
+    dtype: Dtype = "fp16",
+    schedule: Schedule = None,
+    b_order: BOrder = "nk",
+    args: Args = None,
+    grid: Grid = None,
+    lds: Lds = None,
+    workgroup: Workgroup = 0,
+    clock: Annotated[float | None, typer.Option(help="MHz for the modelled time; the highest by default.")] = None,
+    values: Set = None,
+    vary: Annotated[bool, typer.Option("--sensitivity", help="Move the uncertain parameters, one at a time.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Model what a kernel costs on a compute unit: clk an iteration, stalls by cause, what bounds it."""
+    cases = _cases(kernel, arch, shape, dtype, schedule, b_order, args, grid, lds, workgroup, values)
+    done = [(case, estimate_trace(case.trace, case.parameters, clock_mhz=clock)) for case in cases]
+    if as_json:
+        typer.echo(json.dumps(_json(done, vary)))
+        return
+    console = Console()
+    for case, one in done:
+        _print(console, case, one)
+        if vary:
+            _print_sensitivity(console, case, one)
+    for case, one in done[1:]:
+        _print_comparison(console, done[0], (case, one))
+
+
+def timeline(
+    kernel: Kernel,
+    output: Annotated[list[str], typer.Option("-o", "--output", help=".pftrace, .png or .svg; may repeat.")],
+    arch: Arch = "gfx950",
+    shape: Shape = None,
+    dtype: Dtype = "fp16",
+    schedule: Annotated[
+        str | None, typer.Option(help="Name of a schedule; the kernel's own choice by default.")
+    ] = None,
+    b_order: BOrder = "nk",
+    args: Args = None,
+    grid: Grid = None,
+    lds: Lds = None,
+    workgroup: Workgroup = 0,
+    values: Set = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Of the largest loop; in a picture 1 by default, in a trace everything.")
+    ] = None,
+    simd: Annotated[int, typer.Option(help="The SIMD whose waves a picture shows.")] = 0,
+) -> None:
+    """Write the model's timeline as a Perfetto trace or a picture."""
+    from amdwarp.cycles.perfetto import trace_bytes
+    from amdwarp.cycles.picture import draw
+    from amdwarp.cycles.stages import stage_names
+    from amdwarp.cycles.timeline import build_timeline
+    from amdwarp.cycles.unit import simulate
+
+    for path in output:
+        if Path(path).suffix not in (".pftrace", ".png", ".svg"):
+            raise UsageError(f"{path!r} is no known kind of file", remedy="use .pftrace, .png or .svg")
+    chosen = [schedule] if schedule is not None else None
+    (case,) = _cases(
+        kernel, arch, shape or "2048,2048,2048", dtype, chosen, b_order, args, grid, lds, workgroup, values
+    )
+    one = estimate_trace(case.trace, case.parameters)
+    run = simulate(case.trace, case.parameters, resident=one.resident, keep_log=True)
+    title = f"{case.name}: modelled, {one.target}, parameters {one.parameters}"
+    if not one.calibrated:
+        title += ", uncalibrated"
+    names = stage_names(case.text, case.trace.program)
+    for path in output:
+        shown = iterations if iterations is not None or path.endswith(".pftrace") else 1
+        lanes = build_timeline(run, case.trace, names, title=title, iterations=shown)
+        if path.endswith(".pftrace"):
+            Path(path).write_bytes(trace_bytes(lanes, case.trace.program))
+        else:
+            draw(lanes, path, simd)
+        typer.echo(f"{path}: {len(lanes.slices)} slices, clk {lanes.start} to {lanes.end}, modelled")
+
+
+# Launches
+
+
+def _cases(
+    kernel: str,
+    arch: str,
+    shape: str | None,
+    dtype: str,
+    schedules: Sequence[str] | None,
+    b_order: str,
+    args: str | None,
+    grid: str | None,
+    lds: int | None,
+    workgroup: int,
+    values: Sequence[str] | None,
+) -> list[_Case]:
+    from amdwarp.cycles import zoo
+
+    replaced = dict(_assignment(text) for text in values or ())
+    if kernel not in zoo.KERNELS:
+        return [_file_case(kernel, args, grid, lds, workgroup, replaced)]
+    if args is not None or grid is not None:
+        raise UsageError("--args and --grid go with an AMDGCN text", remedy=f"{kernel} takes --shape")
+    size = _shape(shape) if shape is not None else zoo.DEFAULT_SHAPE
+    cases = []
+    for schedule in schedules or [None]:  # type: ignore[list-item]
+        one = zoo.KERNELS[kernel](size, dtype=dtype, schedule=schedule, arch=arch, b_order=b_order)
+        text, shared = one.compiled.asm["amdgcn"], int(one.compiled.metadata.shared)
+        cases.append(_case(one.name, text, one.args, one.grid, shared if lds is None else lds, workgroup, replaced))
+    return cases
+
+
+def _file_case(
+    path: str, args: str | None, grid: str | None, lds: int | None, workgroup: int, replaced: dict[str, float]
+) -> _Case:
+    from amdwarp.cycles import zoo
+
+    if not Path(path).is_file():
+        raise UsageError(f"{path!r} is neither a kernel of the zoo nor a file", remedy=f"use {', '.join(zoo.KERNELS)}")
+    if grid is None:
+        raise UsageError("an AMDGCN text needs --grid", remedy="give --grid X[,Y[,Z]]")
+    try:
+        sizes = tuple(int(part) for part in grid.split(","))
+    except ValueError:
+        raise UsageError(f"grid {grid!r} is not X[,Y[,Z]]", remedy="write it like --grid 64 or --grid 8,8") from None
+    text = Path(path).read_text()
+    return _case(Path(path).name, text, _arguments(args), sizes, lds, workgroup, replaced)
+
+
+def _arguments(path: str | None) -> list[Any]:
+    if path is None:
+        return []
+    return [memory_span(value) if isinstance(value, np.ndarray) else value for value in read_arguments(path)]
+
+
+def _case(
+    name: str,
+    text: str,
+    args: Sequence[Any],
+    grid: tuple[int, ...],
+    lds: int | None,
+    workgroup: int,
+    replaced: dict[str, float],
+) -> _Case:
+    program = parse(text)
+    parameters = load(program.target)
+    if replaced:
+        parameters = parameters.replace(**replaced)
+    trace = record(program, args, grid, workgroups=[workgroup], lds_bytes=lds, parameters=parameters)
+    return _Case(name, text, trace, parameters)
+
+
+def _assignment(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise UsageError(f"{text!r} is not NAME=VALUE", remedy="write it like --set vmem_round_trip_clk=1500") from None
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    try:
+        m, n, k = (int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise UsageError(f"shape {text!r} is not M,N,K", remedy="write it like --shape 4096,4096,4096") from None
+    return m, n, k
+
+
+# Output
+
+
+def _json(done: list[tuple[_Case, Estimate]], vary: bool) -> dict[str, Any]:
+    objects = []
+    for case, one in done:
+        content = {"case": case.name} | one.to_json()
+        if vary:
+            content["sensitivity"] = [vars(row) for row in sensitivity(one, case.parameters)]
+        objects.append(content)
+    if len(objects) == 1:
+        return objects[0]
+    first = done[0][1]
+    against = [{"case": case.name} | vars(compare(first, one)) for case, one in done[1:]]
+    return {"modelled": True, "cases": objects, "compared_with_the_first": against}
+
+
+def _print(console: Console, case: _Case, one: Estimate) -> None:
+    trust = "" if one.calibrated else ", an uncalibrated target: only the limits say something, as bounds"
+    lines = [case.name, f"modelled, not measured: {one.target}{trust}; parameters {one.parameters}"]
+    for loop in one.loops:
+        lines += _loop_lines(loop)
+    fits = f"{one.fitting} fit" + ("s" if one.fitting == 1 else "")
+    lines += [
+        f"workgroup: {one.total_clk} clk: prologue {one.prologue_clk:.0f}, loop {one.loop_clk:.0f}, "
+        f"epilogue {one.epilogue_clk:.0f}",
+        f"launch: {one.workgroups} workgroups, {one.resident} a compute unit at a time ({fits}), rounds: {one.rounds}",
+        f"  {one.kernel_clk} clk, {one.time_us:.1f} us at {one.clock_mhz:.0f} MHz, modelled",
+    ]
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _loop_lines(loop: LoopReport) -> list[str]:
+    top = max(loop.limits, key=lambda name: loop.limits[name])
+    others = ", ".join(f"{name} {clk:.0f}" for name, clk in loop.limits.items() if name != top)
+    place = f"line {loop.line}" + (f", {Path(loop.source).name}" if loop.source else "")
+    stalls = sorted(loop.stalls.items(), key=lambda pair: -pair[1])
+    clk = f"{loop.clk_per_iteration:.1f} clk an iteration" + ("" if loop.steady else ", not steady")
+    return [
+        f"loop {loop.label} ({place}), {loop.iterations} iterations",
+        f"  {clk}, MFMA busy {loop.mfma_busy:.1%}, bound: {loop.bound}",
+        f"  {loop.distance:.1%} over the limit of {top}, {loop.limits[top]:.0f} clk ({others})",
+        "  a wave is stalled for: " + ", ".join(f"{cause} {clk:.0f}" for cause, clk in stalls),
+    ]
+
+
+def _print_sensitivity(console: Console, case: _Case, one: Estimate) -> None:
+    table = Table(title="modelled clk of an iteration when a parameter moves" if one.loops else "modelled clk")
+    for column in ("parameter", "value", "moved to", "clk", "clk moved", "change"):
+        table.add_column(column, justify="left" if column == "parameter" else "right")
+    for row in sensitivity(one, case.parameters):
+        moved, clk = f"{row.low:.4g}, {row.high:.4g}", f"{row.clk_low:.0f}, {row.clk_high:.0f}"
+        table.add_row(row.name, f"{row.value:.4g}", moved, f"{row.clk:.0f}", clk, f"{row.spread:.1%}")
+    console.print(table)
+
+
+def _print_comparison(console: Console, first: tuple[_Case, Estimate], second: tuple[_Case, Estimate]) -> None:
+    outcome = compare(first[1], second[1])
+    if outcome.winner == "tie":
+        text = "a tie: less than 3 % apart"
+    else:
+        better = first if outcome.winner == "first" else second
+        text = f"{better[0].name} takes fewer clk"
+    console.print(f"{second[0].name} / {first[0].name}: {outcome.ratio:.3f} modelled, {text}", markup=False)

@@ -1,0 +1,206 @@
+"""``amdwarp cycles`` and ``amdwarp timeline``, and the calls behind them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from amdwarp import cli, cycles
+from amdwarp.errors import UsageError
+
+LOOP = [
+    "s_load_dwordx2 s[4:5], s[0:1], 0x0",
+    "v_lshlrev_b32 v1, 4, v0",
+    "s_mov_b32 s7, 20",
+    "s_waitcnt lgkmcnt(0)",
+    "loop:",
+    *["v_mfma_f32_16x16x32_f16 v[16:19], v[8:11], v[12:15], v[16:19]"] * 8,
+    "global_load_dwordx4 v[20:23], v1, s[4:5]",
+    "s_waitcnt vmcnt(0)",
+    "s_sub_u32 s7, s7, 1",
+    "s_cmp_lg_u32 s7, 0",
+    "s_cbranch_scc1 loop",
+]
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        cli.main(list(argv))
+    captured = capsys.readouterr()
+    return int(end.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture
+def program(tmp_path: Path, text_of: Any) -> Path:
+    path = tmp_path / "kernel.amdgcn"
+    path.write_text(text_of(["s_nop 0", *LOOP[1:3], *LOOP[4:12], *LOOP[14:]]))
+    return path
+
+
+@pytest.fixture
+def one(text_of: Any) -> cycles.Estimate:
+    return cycles.estimate(text_of(LOOP, waves=4, pointers=1), [np.zeros(4096, np.uint8)], (600,))
+
+
+# Calls
+
+
+def test_estimate_of_a_text(one: cycles.Estimate) -> None:
+    (loop,) = one.loops
+    assert loop.label == "loop" and loop.iterations == 20
+    # each iteration waits for its own load
+    assert loop.bound == "latency"
+    assert 1000 < loop.clk_per_iteration < 1300
+    assert loop.stalls["vmcnt"] > 700
+    assert one.target == "gfx950" and one.calibrated
+    assert one.parameters == cycles.load("gfx950").digest
+
+
+def test_the_grid_is_spread_over_the_gpu(one: cycles.Estimate) -> None:
+    """600 workgroups on 256 compute units: three on some; LDS lets two be there at a time."""
+    assert (one.workgroups, one.fitting, one.resident, one.rounds) == (600, 2, 2, 2)
+    assert one.kernel_clk == 2 * one.total_clk
+    assert one.time_us == pytest.approx(one.kernel_clk / 2400)
+
+
+def test_json_has_the_fields_of_the_interface(one: cycles.Estimate) -> None:
+    content = json.loads(json.dumps(one.to_json()))
+    assert content["modelled"] is True
+    assert set(content) >= {"loops", "total_clk", "target", "calibrated", "parameters"}
+    fields = {"label", "line", "iterations", "clk_per_iteration", "mfma_busy", "bound", "stalls"}
+    assert set(content["loops"][0]) >= fields
+
+
+def test_latency_shows_in_the_parameter_it_comes_from(text_of: Any, one: cycles.Estimate) -> None:
+    shorter = cycles.estimate_trace(one.trace, cycles.load("gfx950").replace(vmem_round_trip_clk=500))
+    gain = one.loops[0].clk_per_iteration - shorter.loops[0].clk_per_iteration
+    assert gain == pytest.approx(500, rel=0.15)
+    assert shorter.parameters != one.parameters
+
+
+def test_sensitivity_puts_the_round_trip_first(one: cycles.Estimate) -> None:
+    rows = cycles.sensitivity(one)
+    assert rows[0].name == "vmem_round_trip_clk"
+    assert (rows[0].low, rows[0].high) == (800, 1200)
+    assert rows[0].clk_low < rows[0].clk < rows[0].clk_high
+    assert rows[0].clk == pytest.approx(one.loops[0].clk_per_iteration)
+    names = {row.name for row in rows}
+    assert {"mfma_read_clk_per_register", "barrier_clk", "lds_copy_bytes_per_clk"} <= names
+    (only,) = cycles.sensitivity(one, names=["barrier_clk"])
+    assert only.spread == 0
+
+
+def test_less_than_three_percent_is_a_tie(text_of: Any) -> None:
+    def chain(count: int) -> cycles.Estimate:
+        return cycles.estimate(text_of(["v_add_f32 v1, v1, v2"] * count), [], (1,))
+
+    base = chain(1000)
+    assert cycles.compare(base, chain(1025)).winner == "tie"
+    assert cycles.compare(base, chain(1050)).winner == "first"
+    assert cycles.compare(base, chain(950)).winner == "second"
+    assert cycles.compare(base, chain(2000)).ratio == pytest.approx(2, rel=0.01)
+
+
+def test_figures_of_different_parameters_do_not_compare(one: cycles.Estimate) -> None:
+    other = cycles.estimate_trace(one.trace, cycles.load("gfx950").replace(barrier_clk=40))
+    with pytest.raises(UsageError, match="do not compare"):
+        cycles.compare(one, other)
+
+
+def test_parameters_of_another_target_are_refused(one: cycles.Estimate) -> None:
+    with pytest.raises(UsageError, match="are those of gfx942"):
+        cycles.estimate_trace(one.trace, cycles.load("gfx942"))
+    with pytest.raises(UsageError, match="holds no AMDGCN text"):
+        cycles.estimate(object(), [], (1,))
+
+
+# Commands
+
+
+def test_a_file(capsys: pytest.CaptureFixture[str], program: Path) -> None:
+    code, out, _ = run(capsys, "cycles", str(program), "--grid", "8")
+    assert code == 0
+    assert "modelled, not measured: gfx950" in out and cycles.load("gfx950").digest in out
+    assert "loop loop" in out and "20 iterations" in out and "8 workgroups" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_json_of_a_file(capsys: pytest.CaptureFixture[str], program: Path) -> None:
+    code, out, _ = run(
+        capsys, "cycles", str(program), "--grid", "8,2", "--json", "--set", "barrier_clk=31", "--clock", "1000"
+    )
+    content = json.loads(out)
+    assert code == 0 and content["modelled"] is True and content["workgroups"] == 16
+    assert content["parameters"] == cycles.load("gfx950").replace(barrier_clk=31).digest
+    assert content["time_us"] == pytest.approx(content["kernel_clk"] / 1000, abs=0.01)
+
+
+def test_arguments_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, text_of: Any) -> None:
+    kernel, args = tmp_path / "kernel.amdgcn", tmp_path / "args.json"
+    kernel.write_text(text_of(LOOP, waves=4, pointers=1))
+    args.write_text(json.dumps([{"buffer": {"dtype": "f16", "shape": [64, 32], "init": "normal"}}]))
+    code, out, _ = run(capsys, "cycles", str(kernel), "--grid", "4", "--args", str(args))
+    assert code == 0 and "bound: latency" in out
+    args.write_text('[{"i32": 4}]')
+    code, _, err = run(capsys, "cycles", str(kernel), "--grid", "4", "--args", str(args))
+    assert code == 2 and "argument 0 is a pointer" in err
+
+
+def test_a_zoo_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("triton")
+    names = ["inter_wave_256", "inter_wave_128"]
+    options = [word for name in names for word in ("--schedule", name)]
+    code, out, _ = run(capsys, "cycles", "gemm", "--shape", "512,512,1024", *options, "--json")
+    content = json.loads(out)
+    assert code == 0 and content["modelled"] is True
+    for name, case in zip(names, content["cases"], strict=True):
+        loop = case["loops"][0]
+        assert name in case["case"] and case["calibrated"] is True
+        # what the tile needs of the matrix units, and no more busy than there is time
+        assert loop["limits"]["MFMA"] == pytest.approx({"inter_wave_256": 2048, "inter_wave_128": 1024}[name], rel=0.01)
+        assert 0.4 < loop["mfma_busy"] <= 1
+        assert loop["mfma_busy"] * loop["clk_per_iteration"] == pytest.approx(loop["limits"]["MFMA"], rel=0.03)
+    (verdict,) = content["compared_with_the_first"]
+    assert verdict["winner"] in ("first", "second", "tie")
+
+
+def test_a_picture_and_a_trace_of_a_zoo_kernel(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for package in ("triton", "matplotlib", "perfetto"):
+        pytest.importorskip(package)
+    paths = [str(tmp_path / name) for name in ("one.svg", "one.png", "one.pftrace")]
+    options = [word for path in paths for word in ("-o", path)]
+    code, out, _ = run(capsys, "timeline", "gemm", "--shape", "256,256,512", "--schedule", "inter_wave_256", *options)
+    assert code == 0 and out.count("modelled") == 3
+    picture = Path(paths[0]).read_text()
+    assert "<!-- wave 0  stage" in picture and "<!-- wave 4  stage" in picture
+    # the names of the kernel's own stages
+    assert "<!-- multiply" in picture and "<!-- load" in picture
+    assert all(Path(path).stat().st_size > 10_000 for path in paths)
+
+
+WRONG = [
+    (["cycles", "nope"], "'nope' is neither a kernel of the zoo nor a file; use gemm"),
+    (["cycles", "FILE"], "needs --grid"),
+    (["cycles", "FILE", "--grid", "a"], "is not X[,Y[,Z]]"),
+    (["cycles", "FILE", "--grid", "4", "--set", "x"], "is not NAME=VALUE"),
+    (["cycles", "FILE", "--grid", "4", "--set", "x=1"], "unknown parameter 'x'"),
+    (["cycles", "FILE", "--grid", "4", "--workgroup", "9"], "outside the grid"),
+    (["cycles", "gemm", "--grid", "4"], "go with an AMDGCN text"),
+    (["cycles", "gemm", "--shape", "4,4"], "is not M,N,K"),
+    (["cycles", "gemm", "--dtype", "fp8"], "unknown dtype 'fp8'"),
+    (["timeline", "gemm"], "--output"),
+    (["timeline", "gemm", "-o", "x.pdf"], "is no known kind of file; use .pftrace, .png or .svg"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), WRONG)
+def test_wrong_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], program: Path, argv: list[str], message: str
+) -> None:
+    code, out, err = run(capsys, *[str(program) if word == "FILE" else word for word in argv])
+    assert code == 2 and out == ""
+    assert message in err and err.count("\n") == 1
