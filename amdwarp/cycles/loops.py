@@ -84,12 +84,18 @@ def _reachable(blocks: _Blocks, start: int, without: int | None) -> set[int]:
     return seen
 
 
+def _label(program: Program, header: int, tails: frozenset[int]) -> str:
+    """The label that the branches back to a header name, or one that stands there."""
+    jumps = [program.instructions[tail] for tail in sorted(tails) if branch_target(program, tail) == header]
+    names = [op.name for inst in jumps for op in inst.operands if isinstance(op, Symbol)]
+    return next(iter(names), next((name for name, at in program.labels.items() if at == header), ""))
+
+
 def find_loops(program: Program) -> list[Loop]:
     """The natural loops of a program, smaller before larger."""
     blocks = _blocks(program)
     entry = next(at for at, (first, end) in enumerate(blocks.spans) if first <= program.entry < end)
     reachable = _reachable(blocks, entry, None)
-    names = {index: name for name, index in reversed(program.labels.items())}
     loops = []
     for header in sorted(reachable):
         dominated = reachable - _reachable(blocks, entry, header)
@@ -105,7 +111,7 @@ def find_loops(program: Program) -> list[Loop]:
         first = blocks.spans[header][0]
         indices = frozenset(index for at in body for index in range(*blocks.spans[at]))
         ends = frozenset(blocks.spans[at][1] - 1 for at in tails)
-        loops.append(Loop(first, names.get(first, ""), ends, indices))
+        loops.append(Loop(first, _label(program, first, ends), ends, indices))
     return sorted(loops, key=lambda loop: (len(loop.body), loop.header))
 
 

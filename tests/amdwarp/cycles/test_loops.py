@@ -36,6 +36,11 @@ def test_nested_loops(text_of: Any) -> None:
     assert regions[0] == 2 and regions[-1] == 2
 
 
+def test_a_loop_is_called_by_the_label_of_its_block(text_of: Any) -> None:
+    body = [".Ltmp1:", ".LBB0_1:", ".Ltmp2:", "s_nop 0", "s_cbranch_scc1 .LBB0_1"]
+    assert [loop.label for loop in find_loops(parse(text_of(body)))] == [".LBB0_1"]
+
+
 def test_a_jump_back_to_the_epilogue_is_no_loop(text_of: Any) -> None:
     body = ["s_cmp_lg_u32 s4, 0", "s_cbranch_scc1 rare", "last:", "s_endpgm", "rare:", "s_nop 0", "s_branch last"]
     assert find_loops(parse(text_of(body))) == []

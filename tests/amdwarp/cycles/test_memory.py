@@ -71,6 +71,17 @@ def test_longer_round_trip_halves_it(timed: Any, memory: Any) -> None:
     assert 4 * 1024 * (150 / (starts[180] - starts[30])) == pytest.approx(22 * 1024 / 1000, rel=0.03)
 
 
+@pytest.mark.parametrize(("mfma", "clk"), [(4, 727), (8, 1024)])
+def test_tile_that_asks_for_more_than_may_be_in_flight(timed: Any, memory: Any, mfma: int, clk: int) -> None:
+    """Four waves load 32 KB an iteration, spread evenly: 32 KB * 1000 / 44 KB clk, or the MFMA where they last longer."""
+    matrix = [f"v_mfma_f32_16x16x32_f16 v[{c}:{c + 3}], v[0:3], v[4:7], v[{c}:{c + 3}]" for c in (32, 36, 40, 44)]
+    part = [WIDE.replace("v[8:11]", "v[16:19]"), *(matrix * 2)[:mfma]]
+    count = ["s_sub_u32 s9, s9, 1", "s_cmp_lg_u32 s9, 0", "s_cbranch_scc1 loop"]
+    body = [*SETUP, "s_mov_b32 s9, 24", "loop:", *part * 8, "s_waitcnt vmcnt(24)", *count]
+    marks = timed(body, waves=4, args=[memory], vmem_jitter_clk=0).run.waves[0].marks
+    assert (marks[-2].t - marks[6].t) / (len(marks) - 8) == pytest.approx(clk, rel=0.03)
+
+
 def test_scattered_lanes_take_tcp_time_by_lines(timed: Any, memory: Any) -> None:
     """Rows of 64 bytes: 16 lines an instruction instead of 8, twice the time."""
     rows = ["v_and_b32 v2, 3, v0", "v_lshrrev_b32 v3, 2, v0", "v_lshlrev_b32 v3, 7, v3", "v_lshl_add_u32 v1, v2, 4, v3"]

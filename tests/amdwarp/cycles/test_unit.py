@@ -178,6 +178,22 @@ def test_sizes_of_instructions(text: str, size: int) -> None:
     assert encoded_bytes(parse_instruction(text)) == size
 
 
+def test_size_of_a_compiled_kernel() -> None:
+    """LLVM states it in a comment; the first block is filled up to 256 bytes."""
+    pytest.importorskip("triton")
+    import re
+
+    from amdwarp.asm import parse
+    from amdwarp.cycles.zoo import gemm
+
+    text = gemm((256, 256, 256), schedule="inter_wave_128").compiled.asm["amdgcn"]
+    stated = re.search(r"codeLenInByte = (\d+)", text)
+    assert stated is not None
+    sizes = [encoded_bytes(inst) for inst in parse(text)]
+    first = next(at for at, inst in enumerate(parse(text)) if inst.base == "s_branch")
+    assert sum(sizes) + -sum(sizes[: first + 1]) % 256 == int(stated[1])
+
+
 def test_a_stream_that_does_not_end_is_an_error(timed: Any) -> None:
     from amdwarp.cycles import load, simulate
 
