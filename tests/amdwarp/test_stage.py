@@ -1,6 +1,6 @@
-"""The stage construct as its user meets it: what it takes, how refusals reach the user, what bare Triton makes of it."""
+"""The stage construct as its user meets it: what it takes, how it refuses, what bare Triton makes of it."""
 
-# ruff: noqa: PIE808 - what reads well in plain Python is not always taken by Triton's front end
+# ruff: noqa: PIE808, RET504 - what reads well in plain Python is not always taken by Triton's front end
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def through_a_helper(
     L: gl.constexpr,
 ):
     total = gl.zeros([512], gl.float32, L)
-    for i in range(0, n):
+    for _i in range(0, n):
         total = one_stage(total, P, GAP, SCOPE, PAIR, LABEL)
     gl.store(y + gl.arange(0, 512, L), total)
 
@@ -187,7 +187,7 @@ def test_a_refusal_of_a_pass_reaches_the_user() -> None:
     with pytest.raises(LoweringError, match="needs at least two stages") as caught:
         compiled(lone_stage, {"L": ROW})
     assert caught.value.where == line_of("lone stage")
-    with pytest.raises(LoweringError, match="need 8 waves, two on each SIMD, and this kernel has 4; .*num_warps=8"):
+    with pytest.raises(LoweringError, match=r"need 8 waves, two on each SIMD, and this kernel has 4; .*num_warps=8"):
         compiled(arguments, {**GOOD, "L": gl.BlockedLayout([1], [64], [4], [0])}, num_warps=4)
 
 
