@@ -215,8 +215,9 @@ def _is_array(value: Any) -> bool:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a torch tensor; does not import torch."""
-    return type(value).__module__.split(".")[0] == "torch" and hasattr(value, "untyped_storage")
+    """Whether a value is a torch tensor, of a subclass too; does not import torch."""
+    of_torch = any(base.__module__.split(".")[0] == "torch" for base in type(value).__mro__)
+    return of_torch and hasattr(value, "untyped_storage")
 
 
 def _is_gpu_tensor(value: Any) -> bool:

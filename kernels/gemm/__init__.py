@@ -14,10 +14,10 @@ import numpy as np
 
 from amdwarp.errors import UsageError
 from amdwarp.runtime import Launch, current_emulation, is_tensor, run
-from amdwarp.target import Target, get_target
+from amdwarp.target import TARGETS, Target, get_target
 
 from .configs import SCHEDULES, Access, GemmSchedule, choose
-from .plan import ELEMENT_BYTES, GemmPlan, Matrix, plan
+from .plan import ELEMENT_BYTES, GemmPlan, Matrix, plan, product_extents
 
 DTYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16"}
 
@@ -39,13 +39,16 @@ def matmul(a: Any, b: Any, *, out: Any = None, schedule: str | GemmSchedule | No
     """
     dtype = _check_pair(a, b)
     left, right = _matrix("a", a), _matrix("b", b)
-    if out is None:
-        out = _empty_like(a, left.rows, right.columns)
-    elif _kind(out) != _kind(a):
-        raise _error(f"out is a {_kind(out)} and a is a {_kind(a)}", "pass an out like a, or none")
     target, compute_units = _device(a)
+    m, n, _ = product_extents(left, right)
+    if out is None:
+        out = _empty_like(a, m, n)
+    else:
+        _check_out(out, a)
     product = _matrix("out", out)
     launch = plan(left, right, product, dtype, schedule, target=target, compute_units=compute_units)
+    if current_emulation() is None and _place(a) == "cpu":
+        raise _error("a is in CPU memory", 'move it to an AMD GPU, or run inside `with amdwarp.emulate("gfx950"):`')
     arguments = {"a_ptr": a, "b_ptr": b, "c_ptr": out} | launch.arguments
     run(Launch(launch.function(), launch.grid, arguments, launch.constexprs, launch.options))
     return out
@@ -75,11 +78,28 @@ def _check_pair(a: Any, b: Any) -> str:
     for name, value in (("a", a), ("b", b)):
         if not is_tensor(value) and not isinstance(value, np.ndarray):
             raise _error(f"{name} is a {type(value).__name__}", "pass torch tensors or numpy arrays")
+        _check_memory(name, value)
     if _kind(a) != _kind(b):
         raise _error(f"a is a {_kind(a)} and b is a {_kind(b)}", "convert or move one of them")
     if _dtype(a) not in DTYPE_NAMES:
         raise _error(f"dtype {_dtype(a)} is not supported", f"convert to {' or '.join(DTYPE_NAMES)}")
     return DTYPE_NAMES[_dtype(a)]
+
+
+def _check_memory(name: str, value: Any) -> None:
+    """Refuse what has a shape and a dtype, but more to it than the numbers at its address."""
+    if is_tensor(value) and str(value.layout) != "torch.strided":
+        raise _error(f"{name} has layout {value.layout}", f"pass {name}.to_dense()")
+    if isinstance(value, np.ma.MaskedArray):
+        raise _error(f"{name} is a masked array, whose mask no kernel sees", f"pass {name}.filled(0)")
+
+
+def _check_out(out: Any, a: Any) -> None:
+    if _kind(out) != _kind(a):
+        raise _error(f"out is a {_kind(out)} and a is a {_kind(a)}", "pass an out like a, or none")
+    _check_memory("out", out)
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise _error("out is read-only", "pass a writeable one, or none")
 
 
 def _matrix(name: str, value: Any) -> Matrix:
@@ -100,16 +120,28 @@ def _empty_like(a: Any, rows: int, columns: int) -> Any:
     return np.empty((rows, columns), a.dtype)
 
 
-def _device(a: Any) -> tuple[Target, int]:
-    """The GPU that will run it, and its compute units."""
-    emulation = current_emulation()
-    if emulation is None and is_tensor(a) and a.device.type == "cuda":
-        import torch
+def _place(a: Any) -> str:
+    """``cpu``, ``cuda`` (an AMD GPU's name in torch, too), or another of torch's device types."""
+    return str(a.device.type) if is_tensor(a) else "cpu"
 
-        properties = torch.cuda.get_device_properties(a.device)
-        return get_target(getattr(properties, "gcnArchName", properties.name)), properties.multi_processor_count
-    target = emulation.target if emulation is not None else get_target("gfx950")
-    return target, target.compute_units
+
+def _device(a: Any) -> tuple[Target, int]:
+    """The GPU that will run it, and its compute units; gfx950 where the operands are on none."""
+    emulation, place = current_emulation(), _place(a)
+    if place not in ("cpu", "cuda"):
+        raise _error(f"a is on device {a.device}", "move it to an AMD GPU, or to the CPU inside amdwarp.emulate")
+    if emulation is not None and place != "cpu":
+        raise _error("a is on a GPU inside amdwarp.emulate", "pass CPU tensors or numpy arrays, or leave the block")
+    if place == "cpu":
+        target = emulation.target if emulation is not None else get_target("gfx950")
+        return target, target.compute_units
+    import torch
+
+    properties = torch.cuda.get_device_properties(a.device)
+    arch = getattr(properties, "gcnArchName", properties.name)
+    if arch.split(":")[0] not in TARGETS:
+        raise _error(f"a is on a {arch}, which is none of {', '.join(TARGETS)}", "use amdwarp.emulate, or such a GPU")
+    return get_target(arch), properties.multi_processor_count
 
 
 __all__ = [

@@ -127,7 +127,15 @@ class GemmSchedule:
         record = get_target(target)
         if record.arch not in ARCHS:
             return [f"the inter-wave GEMM runs on {', '.join(ARCHS)} only, not on {record.arch}"]
-        wrong = []
+        wrong = [
+            f"{name} = {getattr(self, name)!r} is no int"
+            for name in ("tile_m", "tile_n", "tile_k", "ring", "waves_m", "waves_n", "group_m", "xcds")
+            if type(getattr(self, name)) is not int
+        ]
+        if type(self.quarters) is not bool:
+            wrong.append(f"quarters = {self.quarters!r} is no bool")
+        if wrong:
+            return wrong
         for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n"):
             value = getattr(self, name)
             if value < 1 or value & (value - 1):
@@ -181,7 +189,9 @@ class GemmSchedule:
         """Raise `UsageError` with the first broken constraint, if there is one."""
         wrong = self.constraints(target, access)
         if wrong:
-            raise UsageError(wrong[0], remedy="choose another schedule", construct="GemmSchedule")
+            known = get_target(target).arch in ARCHS
+            remedy = "choose another schedule" if known else f"choose {' or '.join(ARCHS)}"
+            raise UsageError(wrong[0], remedy=remedy, construct="GemmSchedule")
 
 
 SCHEDULES = {

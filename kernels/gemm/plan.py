@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amdwarp.errors import UsageError
+from amdwarp.errors import UnsupportedTritonError, UsageError
 from amdwarp.target import Target
 
 from .configs import SCHEDULES, Access, GemmSchedule, choose
@@ -17,6 +17,8 @@ VECTOR = 8  # elements in the 16 bytes that one lane moves
 OFFSET_LIMIT = 0x7FFFFFFE
 # Kernel arguments are 32-bit and are rounded up to whole tiles in 32 bits.
 EXTENT_LIMIT = 2**31 - 1024
+# The first Triton whose AMD backend takes function attributes for LLVM, which the kernels need.
+OLDEST_TRITON = (3, 8)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,19 @@ class GemmPlan:
         }
 
     def function(self) -> Any:
-        """The kernel itself; imports Triton."""
+        """The kernel itself; imports Triton.
+
+        Raises:
+            UnsupportedTritonError: no Triton, or one that these kernels do not compile with.
+        """
+        from amdwarp.lowering.bridge import require_triton
+
+        found = require_triton()
+        if found.version < OLDEST_TRITON:
+            oldest = ".".join(map(str, OLDEST_TRITON))
+            raise UnsupportedTritonError(
+                f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
+            )
         from . import inter_wave_gfx950
 
         return getattr(inter_wave_gfx950, self.kernel)
@@ -116,7 +130,7 @@ def plan(
     if dtype not in DTYPES:
         raise _error(f"dtype {dtype} is not supported", f"convert to one of {', '.join(DTYPES)}")
     m, n, k = _extents(a, b, c)
-    lda = _row_stride("a", a, "take a.contiguous()")
+    lda = _row_stride("a", a, "copy a to row-major order")
     b_k_contiguous, ldb = _b_order(b)
     ldc = _row_stride("out", c, "pass a contiguous out, or none")
     if m > 1 and ldc < n:
@@ -151,15 +165,27 @@ def _error(problem: str, remedy: str) -> UsageError:
     return UsageError(problem, remedy=remedy, construct="matmul")
 
 
-def _extents(a: Matrix, b: Matrix, c: Matrix) -> tuple[int, int, int]:
+def product_extents(a: Matrix, b: Matrix) -> tuple[int, int, int]:
+    """M, N and K of a product.
+
+    Raises:
+        UsageError: inner extents that differ, or an extent that is zero or too large.
+    """
     m, k, n = a.rows, a.columns, b.columns
     if b.rows != k:
         raise _error(f"a is {m}x{k} and b is {b.rows}x{n}: the inner extents differ", "transpose one of them")
+    for name, extent in (("M", m), ("N", n), ("K", k)):
+        if extent < 1:
+            raise _error(f"{name} = {extent}, so there is nothing to multiply", "M, N and K must be at least 1")
+        if extent > EXTENT_LIMIT:
+            raise _error(f"{name} = {extent} exceeds {EXTENT_LIMIT}", "split the product")
+    return m, n, k
+
+
+def _extents(a: Matrix, b: Matrix, c: Matrix) -> tuple[int, int, int]:
+    m, n, k = product_extents(a, b)
     if (c.rows, c.columns) != (m, n):
         raise _error(f"out is {c.rows}x{c.columns}, the product is {m}x{n}", "pass an out of that shape, or none")
-    for name, extent in (("M", m), ("N", n), ("K", k)):
-        if not 1 <= extent <= EXTENT_LIMIT:
-            raise _error(f"{name} = {extent} is not in 1 ... {EXTENT_LIMIT}", "split the product")
     for name, matrix in (("a", a), ("b", b), ("out", c)):
         if min(matrix.row_stride, matrix.column_stride) < 0:
             raise _error(f"{name} has a negative stride", f"copy {name}")
@@ -191,7 +217,7 @@ def _b_order(b: Matrix) -> tuple[bool, int]:
         return False, b.row_stride
     if b.row_stride == 1:
         return True, b.column_stride
-    raise _error(f"b has strides {b.row_stride} and {b.column_stride}, neither of them 1", "take b.contiguous()")
+    raise _error(f"b has strides {b.row_stride} and {b.column_stride}, neither of them 1", "copy b")
 
 
 def _aligned(stride: int, matrix: Matrix) -> bool:
@@ -202,8 +228,25 @@ def _refuse_overlap(a: Matrix, b: Matrix, c: Matrix) -> None:
     first, last = c.span()
     for name, matrix in (("a", a), ("b", b)):
         low, high = matrix.span()
-        if first < high and low < last and c.address and matrix.address:
+        apart = last <= low or high <= first or not c.address or not matrix.address
+        if not apart and not _rows_alternate(c, matrix):
             raise _error(f"out lies over {name} in memory, and is written while {name} is read", "pass another out")
+
+
+def _rows_alternate(one: Matrix, other: Matrix) -> bool:
+    """Whether two matrices lie side by side in rows of one pitch, as two column ranges of a buffer do."""
+    (run, pitch), (other_run, other_pitch) = _run_and_pitch(one), _run_and_pitch(other)
+    if pitch != other_pitch or pitch <= 0:
+        return False
+    distance = (other.address - one.address) % pitch
+    return run <= distance and distance + other_run <= pitch
+
+
+def _run_and_pitch(matrix: Matrix) -> tuple[int, int]:
+    """Bytes of one contiguous piece of a matrix in either order, and from the start of one to that of the next."""
+    along_rows = matrix.column_stride == 1
+    run, pitch = (matrix.columns, matrix.row_stride) if along_rows else (matrix.rows, matrix.column_stride)
+    return run * ELEMENT_BYTES, pitch * ELEMENT_BYTES
 
 
 def _schedule(
@@ -223,6 +266,8 @@ def _schedule(
         if schedule not in SCHEDULES:
             raise _error(f"there is no schedule {schedule!r}", f"take one of {', '.join(SCHEDULES)}")
         schedule = SCHEDULES[schedule]
+    elif not isinstance(schedule, GemmSchedule):
+        raise _error(f"schedule is {schedule!r}", f"take one of {', '.join(SCHEDULES)}, a GemmSchedule, or None")
     schedule.check(target, access)
     return schedule
 

@@ -10,7 +10,7 @@ import pytest
 
 import amdwarp
 from amdwarp import UsageError
-from amdwarp.runtime import Launch, as_numpy, compile_for, current_emulation, memory_span, run
+from amdwarp.runtime import Launch, as_numpy, compile_for, current_emulation, is_tensor, memory_span, run
 
 
 class Kernel:
@@ -47,7 +47,7 @@ def test_memory_span_of_bfloat16() -> None:
 
 
 def test_memory_span_refuses_negative_strides() -> None:
-    with pytest.raises(UsageError, match="negative stride.*pass a copy"):
+    with pytest.raises(UsageError, match=r"negative stride.*pass a copy"):
         memory_span(np.zeros(4, np.float32)[::-1])
 
 
@@ -61,6 +61,16 @@ def test_tensors_share_their_memory() -> None:
         assert (tensor.view(torch.uint8) != 0).any() and tensor[0, 0] == 0
 
 
+def test_tensors_of_a_subclass_are_tensors() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Named(torch.Tensor):  # type: ignore[misc]
+        pass
+
+    assert is_tensor(torch.zeros(2).as_subclass(Named)) and is_tensor(torch.nn.Parameter(torch.zeros(2)))
+    assert not is_tensor(torch.nn.Linear(1, 1)) and not is_tensor(np.zeros(2))
+
+
 def test_emulate_nests_and_ends() -> None:
     assert current_emulation() is None
     with amdwarp.emulate("gfx950") as outer:
@@ -71,8 +81,9 @@ def test_emulate_nests_and_ends() -> None:
 
 
 def test_emulate_refuses_unknown_arch() -> None:
-    with pytest.raises(UsageError, match="unknown arch 'gfx900'; use one of gfx942, gfx950, gfx1250"), amdwarp.emulate(
-        "gfx900"
+    with (
+        pytest.raises(UsageError, match="unknown arch 'gfx900'; use one of gfx942, gfx950, gfx1250"),
+        amdwarp.emulate("gfx900"),
     ):
         pass
 
@@ -86,7 +97,7 @@ def test_cpu_argument_outside_of_emulate() -> None:
 class GpuTensor:
     """Looks like a torch tensor on a GPU."""
 
-    class device:  # noqa: N801 - an attribute's name
+    class device:
         type = "cuda"
 
     def untyped_storage(self) -> None: ...
@@ -97,7 +108,10 @@ GpuTensor.__module__ = "torch"
 
 def test_gpu_argument_inside_of_emulate() -> None:
     launch = Launch(Kernel(), (1,), {"x": GpuTensor(), "n": 4})
-    with amdwarp.emulate("gfx950"), pytest.raises(UsageError, match="argument 'x' is on a GPU inside amdwarp.emulate"):
+    with (
+        amdwarp.emulate("gfx950"),
+        pytest.raises(UsageError, match=r"argument 'x' is on a GPU inside amdwarp\.emulate"),
+    ):
         run(launch)
 
 

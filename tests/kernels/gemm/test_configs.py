@@ -23,6 +23,10 @@ def test_named_schedules_are_legal(name):
     ("schedule", "complaint"),
     [
         (replace(QUARTERS, tile_m=192), "tile_m = 192 is no power of two"),
+        (replace(QUARTERS, tile_m=256.0), "tile_m = 256.0 is no int"),
+        (replace(QUARTERS, tile_n="256"), "tile_n = '256' is no int"),
+        (replace(QUARTERS, group_m=2.5), "group_m = 2.5 is no int"),
+        (replace(QUARTERS, quarters=1), "quarters = 1 is no bool"),
         (replace(QUARTERS, mfma=(16, 16, 16)), "none of"),
         (replace(QUARTERS, group_m=0), "group_m = 0"),
         (replace(QUARTERS, waves_n=2), "need 8 waves, not 4"),

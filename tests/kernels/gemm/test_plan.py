@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from amdwarp.kernels.gemm import SCHEDULES, Matrix, matmul, plan
 
+import amdwarp
 from amdwarp.errors import UsageError
 
 A, B, C = 1 << 40, 2 << 40, 3 << 40
@@ -176,3 +178,116 @@ def test_planning_needs_neither_triton_nor_torch():
         "assert not {'triton', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("shape", "name"), [((0, 8, 8), "M"), ((8, 0, 8), "N"), ((8, 8, 0), "K")])
+def test_zero_extents_say_what_is_wrong(shape, name):
+    with pytest.raises(UsageError, match=f"{name} = 0, so there is nothing to multiply; M, N and K must be at least 1"):
+        planned(*shape, lda=8, ldb=8, ldc=8)
+
+
+def test_too_large_extents_are_refused_before_an_output_is_made():
+    rows = np.broadcast_to(np.zeros(8, np.float16), (2**31, 8))
+    with pytest.raises(UsageError, match="M = 2147483648 exceeds"):
+        matmul(rows, np.zeros((8, 1 << 20), np.float16))
+
+
+@pytest.mark.parametrize("kc", [True, False])
+def test_columns_of_one_buffer_are_no_overlap(kc):
+    buffer = np.zeros((64, 96), np.float16)
+
+    def matrix(columns):
+        view = buffer[:, columns]
+        return Matrix(*view.shape, 96, 1, view.__array_interface__["data"][0])
+
+    def product(a, out):
+        return plan(a, Matrix(a.columns, out.columns, *((1, 128) if kc else (128, 1)), 4096), out, "fp16")
+
+    assert product(matrix(slice(32, 96)), matrix(slice(0, 32))).grid == (1,)
+    assert product(matrix(slice(0, 32)), matrix(slice(32, 96))).grid == (1,)
+    for a, out in ((slice(31, 96), slice(0, 32)), (slice(0, 33), slice(32, 96))):
+        with pytest.raises(UsageError, match="out lies over a"):
+            product(matrix(a), matrix(out))
+
+
+def test_a_buffer_that_rows_of_another_pitch_cross_is_an_overlap():
+    with pytest.raises(UsageError, match="out lies over a"):
+        planned(8, 8, 8, lda=24, ldc=16, offset=(0, 0, A - C + 16))
+    # the run of A goes past the end of the row of out that it starts in
+    with pytest.raises(UsageError, match="out lies over a"):
+        planned(8, 8, 8, lda=16, ldc=16, offset=(0, 0, A - C + 24))
+
+
+@pytest.mark.parametrize("schedule", [3, True, b"inter_wave_128", ("inter_wave_128",), type(SCHEDULES)])
+def test_a_schedule_of_another_type(schedule):
+    with pytest.raises(UsageError, match=r"schedule is .*take one of inter_wave_256, inter_wave_128, a GemmSchedule"):
+        planned(8, 8, 8, schedule=schedule)
+
+
+def test_an_arch_without_this_kernel_is_told_the_one_that_has_it():
+    with pytest.raises(UsageError, match="not on gfx942; choose gfx950"):
+        planned(8, 8, 8, target="gfx942")
+
+
+def read_only(shape):
+    out = np.empty(shape, np.float16)
+    out.flags.writeable = False
+    return out
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda a: matmul(a, a.copy(), out=read_only(a.shape)), "out is read-only; pass a writeable one"),
+        (lambda a: matmul(np.ma.masked_array(a, a > 0), a), "a is a masked array.*pass a.filled"),
+        (lambda a: matmul(a, np.ma.masked_array(a, a > 0)), "b is a masked array"),
+        (lambda a: matmul(a, a.copy(), out=np.ma.masked_array(a, a > 0)), "out is a masked array"),
+        (lambda a: matmul(np.asfortranarray(np.ones((8, 4), np.float16)), a[:4]), "copy a to row-major order"),
+        (lambda a: matmul(a, np.broadcast_to(a[:, :1], (8, 8))), "neither of them 1; copy b"),
+        (lambda a: matmul(a, a.copy()), "matmul: a is in CPU memory; move it to an AMD GPU"),
+    ],
+)
+def test_refusals_name_the_argument_and_a_remedy_for_its_kind(call, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        call(np.zeros((8, 8), np.float16))
+
+
+def test_tensors_that_are_more_than_numbers_at_an_address():
+    torch = pytest.importorskip("torch")
+    dense = torch.ones(8, 8, dtype=torch.float16)
+    with pytest.raises(UsageError, match=r"a has layout torch.sparse_coo; pass a.to_dense\(\)"):
+        matmul(dense.to_sparse(), dense.to_sparse())
+    for emulated in (contextlib.nullcontext(), amdwarp.emulate("gfx950")):
+        with emulated, pytest.raises(UsageError, match="a is on device meta; move it to an AMD GPU"):
+            matmul(dense.to("meta"), dense.to("meta"))
+
+
+WITHOUT_TRITON = """
+import importlib.util, sys
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "triton" else real(name, *rest)
+sys.modules["triton"] = None
+"""
+WITH_TRITON_3_7 = """
+import importlib.metadata
+real = importlib.metadata.version
+importlib.metadata.version = lambda name: "3.7.1" if name == "triton" else real(name)
+"""
+MULTIPLY = """
+import amdwarp, numpy as np
+from amdwarp.kernels.gemm import matmul
+try:
+    with amdwarp.emulate("gfx950"):
+        matmul(np.ones((4, 4), np.float16), np.ones((4, 4), np.float16))
+except amdwarp.UnsupportedTritonError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "text"),
+    [(WITHOUT_TRITON, "no Triton is installed"), (WITH_TRITON_3_7, "needs Triton 3.8 or newer, and this is 3.7.1")],
+)
+def test_a_triton_that_cannot_compile_the_kernels(setup, text):
+    done = subprocess.run([sys.executable, "-c", setup + MULTIPLY], capture_output=True, text=True, timeout=120)
+    assert text in done.stdout, done.stderr
