@@ -57,7 +57,7 @@ METRICS: dict[str, Metric] = {
         Metric("spills", "registers", CPU, False, "Spilled registers, read from the compiled text"),
         Metric("compile_time.", "ms", CPU, False, "Compile time"),
         Metric("pass_time.", "ms", CPU, False, "Pass time"),
-        Metric("launch_overhead", "us", CPU, False, "Launch overhead on the host, stand-in driver"),
+        Metric("launch_overhead.", "us", CPU, False, "Launch overhead on the host, stand-in driver"),
         Metric("emulator_throughput", "wave-instructions/s", CPU, True, "Emulator throughput"),
         Metric("model_throughput", "wave-instructions/s", CPU, True, "Cycle model throughput"),
     )

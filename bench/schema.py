@@ -66,6 +66,11 @@ class Row:
     calibrated: str
 
     @property
+    def case(self) -> str:
+        """Name of the case it is a figure of."""
+        return "/".join(part for part in (self.kernel, self.variant, self.shape, self.dtype, self.target) if part)
+
+    @property
     def key(self) -> tuple[str, ...]:
         """What makes two rows two runs of the same thing."""
         return (self.kernel, self.variant, self.shape, self.dtype, self.metric, self.source, self.target)

@@ -1,0 +1,150 @@
+"""Matrix products: the kernels of this package, the stock ``tl.dot`` kernel, and torch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from amdwarp.bench.model import TileWork, model
+from amdwarp.bench.registry import Case, GpuWork, Modelled
+
+SCHEDULES = ("inter_wave_256", "inter_wave_128")
+DTYPES = ("fp16", "bf16")
+Shape = tuple[int, int, int]
+#: A square product, and layers of an 8-billion-parameter Llama 3 at 4096 tokens.
+SHAPES: tuple[Shape, ...] = ((4096, 4096, 4096), (4096, 6144, 4096), (4096, 4096, 14336))
+#: The stock kernel's variants: name to ping-pong's setting. "stock" is what this Triton does by default.
+STOCK: dict[str, bool | None] = {"stock": None, "stock_pingpong_off": False, "stock_pingpong_on": True}
+#: Shapes at which the stock kernel is tuned by the model; each takes a minute or more.
+TUNED_SHAPES = SHAPES[:1]
+STOCK_TARGETS = ("gfx950", "gfx942")
+#: The largest relative difference (Frobenius) from torch's product that is timed. Rounding to bf16 costs 2**-9.
+MISMATCH = 0.01
+
+
+def shape_text(shape: Shape) -> str:
+    """``MxNxK``."""
+    return "x".join(map(str, shape))
+
+
+def model_own(schedule: str, shape: Shape, dtype: str, target: str) -> Modelled:
+    """A schedule of ``amdwarp.kernels.gemm`` in the cycle model."""
+    from amdwarp.cycles.zoo import gemm
+    from amdwarp.kernels.gemm import SCHEDULES as KNOWN
+
+    launch = gemm(shape, dtype=dtype, schedule=schedule, arch=target)
+    chosen = KNOWN[schedule]
+    work = TileWork((chosen.tile_m, chosen.tile_n, chosen.tile_k), shape[2], 2)
+    config = f"{chosen.tile_m}x{chosen.tile_n}x{chosen.tile_k} warps {chosen.num_warps} ring {chosen.ring}"
+    return model(launch.compiled, launch.args, launch.grid, work, config)
+
+
+def model_stock(variant: str, shape: Shape, dtype: str, target: str) -> Modelled:
+    """The stock kernel in the cycle model, at the configuration that the model finds fastest."""
+    from amdwarp.bench.peers.kernel import compile_stock, has_pingpong
+    from amdwarp.bench.peers.tune import arguments, tune
+
+    setting = STOCK[variant]
+    m, n, k = shape
+    config = tune(shape, dtype, target, setting)
+    compiled = compile_stock(config, dtype, target, setting)
+    work = TileWork((config.bm, config.bn, config.bk), k, 2)
+    text = str(config) + (", ping-pong at work" if has_pingpong(compiled) else "")
+    return model(compiled, arguments(m, n, k, dtype), config.grid(m, n), work, text)
+
+
+# Timed on a GPU
+
+
+def operands(shape: Shape, dtype: str, device: str) -> tuple[Any, Any, Any]:
+    """Normal random A (M, K), B (K, N) as a transposed view, and an empty C, as torch tensors."""
+    import torch
+
+    m, n, k = shape
+    kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    torch.manual_seed(0)
+    a = torch.randn((m, k), dtype=torch.float32).to(kind).to(device)
+    b = torch.randn((n, k), dtype=torch.float32).to(kind).to(device).t()
+    return a, b, torch.empty((m, n), dtype=kind, device=device)
+
+
+def gpu_work(run: Callable[[Any, Any, Any], object], shape: Shape, dtype: str, device: str = "cuda") -> GpuWork:
+    """A product on a device, with a check of its result against torch's."""
+    import torch
+
+    a, b, c = operands(shape, dtype, device)
+
+    def check() -> str:
+        expected = torch.matmul(a, b).float()
+        difference = float((c.float() - expected).norm() / expected.norm())
+        return "" if difference <= MISMATCH else f"it differs from torch.matmul by {difference:.3g}"
+
+    m, n, k = shape
+    return GpuWork(lambda: run(a, b, c), 2.0 * m * n * k, check)
+
+
+def run_own(schedule: str, a: Any, b: Any, c: Any) -> None:
+    """C = A @ B with a schedule of ``amdwarp.kernels.gemm``."""
+    from amdwarp.kernels.gemm import matmul
+
+    matmul(a, b, out=c, schedule=schedule)
+
+
+def run_torch(a: Any, b: Any, c: Any) -> None:
+    """C = A @ B with torch."""
+    import torch
+
+    torch.matmul(a, b, out=c)
+
+
+def run_stock(variant: str, a: Any, b: Any, c: Any) -> None:  # untested on hardware
+    """C = A @ B with the stock kernel, which Triton tunes on the first call."""
+    from amdwarp.bench.peers.kernel import pingpong
+
+    (m, k), n = a.shape, b.shape[1]
+    with pingpong(STOCK[variant]):
+        tuned = _autotuned(variant)
+        grid = lambda meta: (-(-m // meta["BM"]) * -(-n // meta["BN"]),)  # noqa: E731 - what Triton calls it with
+        tuned[grid](a, b, c, m, n, k, a.stride(0), b.stride(1), c.stride(0))
+
+
+@functools.cache
+def _autotuned(variant: str) -> Any:  # untested on hardware
+    """A kernel of its own for each setting: Triton's cache in memory does not know of the setting."""
+    import triton
+
+    from amdwarp.bench.peers.kernel import matmul
+    from amdwarp.bench.peers.tune import space
+
+    configs = [
+        triton.Config(
+            one.constexprs | {"matrix_instr_nonkdim": one.mfma}, num_warps=one.warps, num_stages=one.stages
+        )
+        for one in space()
+    ]
+    return triton.autotune(configs=configs, key=["m", "n", "k"])(triton.jit(matmul))
+
+
+def _own_case(schedule: str, shape: Shape, dtype: str) -> Case:
+    modelled = functools.partial(model_own, schedule, shape, dtype, "gfx950")
+    hardware = functools.partial(gpu_work, functools.partial(run_own, schedule), shape, dtype)
+    return Case("gemm", schedule, shape_text(shape), dtype, "gfx950", modelled=modelled, hardware=hardware)
+
+
+def _stock_case(variant: str, shape: Shape, dtype: str, target: str) -> Case:
+    modelled = functools.partial(model_stock, variant, shape, dtype, target) if shape in TUNED_SHAPES else None
+    hardware = functools.partial(gpu_work, functools.partial(run_stock, variant), shape, dtype)
+    return Case("gemm", variant, shape_text(shape), dtype, target, modelled, hardware, baseline=True)
+
+
+def _torch_case(shape: Shape, dtype: str, target: str) -> Case:
+    hardware = functools.partial(gpu_work, run_torch, shape, dtype)
+    return Case("gemm", "torch", shape_text(shape), dtype, target, hardware=hardware, baseline=True)
+
+
+CASES: tuple[Case, ...] = (
+    *(_own_case(schedule, shape, dtype) for schedule in SCHEDULES for shape in SHAPES for dtype in DTYPES),
+    *(_stock_case(v, shape, dtype, t) for t in STOCK_TARGETS for v in STOCK for shape in SHAPES for dtype in DTYPES),
+    *(_torch_case(shape, dtype, t) for t in STOCK_TARGETS for shape in SHAPES for dtype in DTYPES),
+)

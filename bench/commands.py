@@ -1,0 +1,115 @@
+"""``amdwarp bench run``, ``list`` and ``report``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from amdwarp.bench.metrics import HARDWARE, LABELS, SOURCES
+from amdwarp.bench.registry import select
+from amdwarp.bench.schema import Row, read, suffix_of, write
+from amdwarp.errors import UsageError
+
+#: Columns that the longest line of figures takes.
+WIDTH = 140
+
+app = typer.Typer(help="Run benchmarks, list them, and make a page of their results.", no_args_is_help=True)
+
+Cases = Annotated[
+    list[str] | None, typer.Argument(help="Names, or patterns like 'gemm/*/fp16/gfx950'; all by default.")
+]
+
+
+@app.command("list")
+def list_cases(cases: Cases = None) -> None:
+    """List the cases, and where each one's figures can come from."""
+    for case in select(cases or []):
+        typer.echo(f"{case.name}  {', '.join(case.sources)}")
+
+
+@app.command()
+def run(
+    cases: Cases = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help=".json or .csv; a table only, without it.")] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="hardware, modelled or cpu; by default what this machine has; may repeat."),
+    ] = None,
+) -> None:
+    """Run cases: timed on an AMD GPU where there is one, modelled elsewhere; host work is timed on the CPU."""
+    from amdwarp.bench.machine import this_machine
+    from amdwarp.bench.run import run_cases, sources_for
+
+    wanted = source or []
+    for one in wanted:
+        if one not in SOURCES:
+            raise UsageError(f"unknown source {one!r}", remedy=f"use one of {', '.join(SOURCES)}")
+    if output is not None:
+        suffix_of(output)
+        _writable(Path(output))
+    chosen = select(cases or [])
+    machine = this_machine()
+    runs = sum(len(sources_for(case, machine.gpu, wanted)) for case in chosen)
+    if not runs and HARDWARE not in wanted:
+        raise UsageError("none of these cases can run here", remedy="amdwarp bench list says what each one needs")
+    errors = Console(stderr=True)
+    done = iter(range(1, runs + 1))
+
+    def say(text: str) -> None:
+        errors.print(f"{next(done)}/{runs} {text}", markup=False, highlight=False)
+
+    results = run_cases(chosen, machine, wanted, say)
+    for name, where, why in results.missing:
+        errors.print(f"{name}: no {where} figure: {' '.join(why.split())}", style="red", markup=False, highlight=False)
+    if output is not None:
+        write(results.rows, output)
+    _print(results.rows)
+    raise typer.Exit(1 if results.missing else 0)
+
+
+@app.command()
+def report(
+    results: Annotated[list[str], typer.Argument(help="Result files, .json or .csv; several make a history.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder for the page.")] = "site",
+) -> None:
+    """Write a static page: history, baselines side by side, roofline. It works offline, from the file."""
+    from amdwarp.bench.report import write_site
+
+    rows = [row for path in results for row in read(path)]
+    page = write_site(rows, Path(output))
+    counts = Counter(row.source for row in rows)
+    parts = ", ".join(f"{count} {LABELS[source]}" for source, count in counts.items())
+    typer.echo(f"{page}: {len(rows)} figures ({parts})")
+
+
+def _writable(path: Path) -> None:
+    """Find out before the work, not after it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent} is no folder", remedy="make it first")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", remedy="name a file")
+
+
+def _print(rows: list[Row]) -> None:
+    plain: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+    table = Table(**plain)
+    for column in ("figure", "p20", "p50", "p80", "unit", "source"):
+        table.add_column(column, justify="right" if column.startswith("p") else "left", no_wrap=True)
+    last = ""
+    for row in rows:
+        if (name := row.case) != last:
+            table.add_row(f"[bold]{escape(name)}[/]")
+            last = name
+        values = [f"{value:.6g}" for value in (row.p20, row.p50, row.p80)]
+        label = LABELS[row.source] + (", uncalibrated" if row.calibrated == "no" else "")
+        table.add_row(f"  {row.metric}", *values, row.unit, label)
+    console = Console()
+    # a cut line would hide where a figure comes from
+    console.width = max(console.width, WIDTH)
+    console.print(table)

@@ -1,0 +1,130 @@
+"""The peer: a plain ``tl.dot`` matrix product as Triton's tutorials write it, and how it is compiled and launched."""
+
+# The kernel language has no types of its own for tensors.
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.compiler import ASTSource
+
+from amdwarp.target import get_target
+
+PINGPONG = "TRITON_HIP_USE_BLOCK_PINGPONG"
+SCALARS = ("m", "n", "k", "stride_am", "stride_bn", "stride_cm")
+
+
+def matmul(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    m,
+    n,
+    k,
+    stride_am,
+    stride_bn,
+    stride_cm,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """C = A @ B; A and C row-major, K contiguous in B, as a linear layer's weight stores it."""
+    program = tl.program_id(0)
+    tiles_m, tiles_n = tl.cdiv(m, BM), tl.cdiv(n, BN)
+    in_group = GROUP * tiles_n
+    first = program // in_group * GROUP
+    rows = min(tiles_m - first, GROUP)
+    tile_m, tile_n = first + program % in_group % rows, program % in_group // rows
+    row = (tile_m * BM + tl.arange(0, BM)) % m
+    column = (tile_n * BN + tl.arange(0, BN)) % n
+    step = tl.arange(0, BK)
+    a = a_ptr + row[:, None] * stride_am + step[None, :]
+    b = b_ptr + step[:, None] + column[None, :] * stride_bn
+    acc = tl.zeros((BM, BN), tl.float32)
+    for at in range(0, tl.cdiv(k, BK)):
+        left = tl.load(a, mask=step[None, :] < k - at * BK, other=0.0)
+        right = tl.load(b, mask=step[:, None] < k - at * BK, other=0.0)
+        acc = tl.dot(left, right, acc)
+        a += BK
+        b += BK
+    row = tile_m * BM + tl.arange(0, BM)
+    column = tile_n * BN + tl.arange(0, BN)
+    where = (row[:, None] < m) & (column[None, :] < n)
+    tl.store(c_ptr + row[:, None] * stride_cm + column[None, :], acc.to(c_ptr.dtype.element_ty), mask=where)
+
+
+matmul_kernel = triton.jit(matmul)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One point of the space that is searched: tile, step, grouping, and backend options."""
+
+    bm: int
+    bn: int
+    bk: int
+    warps: int
+    stages: int
+    mfma: int
+    group: int = 4
+
+    def __str__(self) -> str:
+        return f"{self.bm}x{self.bn}x{self.bk} warps {self.warps} stages {self.stages} mfma {self.mfma}"
+
+    @property
+    def constexprs(self) -> dict[str, int]:
+        """Compile-time arguments of the kernel."""
+        return {"BM": self.bm, "BN": self.bn, "BK": self.bk, "GROUP": self.group}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Backend options."""
+        return {"num_warps": self.warps, "num_stages": self.stages, "matrix_instr_nonkdim": self.mfma}
+
+    def grid(self, m: int, n: int) -> tuple[int]:
+        """Workgroups of a product."""
+        return (-(-m // self.bm) * -(-n // self.bn),)
+
+
+@contextlib.contextmanager
+def pingpong(setting: bool | None) -> Iterator[None]:
+    """Stock block ping-pong off, on, or as this Triton has it by default, for what compiles inside the block.
+
+    The variable is part of Triton's cache key; the knob of the same meaning is not.
+    """
+    before = os.environ.pop(PINGPONG, None)
+    if setting is not None:
+        os.environ[PINGPONG] = str(int(setting))
+    try:
+        yield
+    finally:
+        os.environ.pop(PINGPONG, None)
+        if before is not None:
+            os.environ[PINGPONG] = before
+
+
+def compile_stock(config: Config, dtype: str, target: str, setting: bool | None) -> Any:
+    """Compile the peer with stock Triton, for arguments that are all divisible by 16, as a launch would see them."""
+    pointers = {"a_ptr": f"*{dtype}", "b_ptr": f"*{dtype}", "c_ptr": f"*{dtype}"}
+    types = pointers | dict.fromkeys(SCALARS, "i32") | dict.fromkeys(config.constexprs, "constexpr")
+    whole = ["tt.divisibility", 16]
+    hints: dict[Any, Any] = {(at,): [list(whole)] for at in range(len(pointers) + len(SCALARS))}
+    for at in range(len(pointers)):
+        hints[(at,)].append(["tt.pointer_range", 32])
+    source = ASTSource(matmul_kernel, types, config.constexprs, hints)
+    record = get_target(target)
+    with pingpong(setting):
+        return triton.compile(source, target=record.gpu_target, options=config.options | {"enable_fp_fusion": True})
+
+
+def has_pingpong(compiled: Any) -> bool:
+    """Whether stock Triton's ping-pong pass did anything: it lets half of the waves wait."""
+    return "cond_barrier" in compiled.asm["ttgir"]

@@ -1,0 +1,127 @@
+"""Peer tables: one for each dtype and target, every figure modelled or read from the compiled text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from amdwarp.bench.cases.gemm import SCHEDULES, STOCK, Shape, model_own, model_stock, shape_text
+from amdwarp.bench.registry import Modelled
+from amdwarp.errors import AmdwarpError
+
+#: Modelled launches closer than this share are a tie, as in ``amdwarp.cycles.compare``.
+TIE = 0.03
+TITLES = {
+    "stock": "stock tl.dot, default",
+    "stock_pingpong_off": "stock tl.dot, ping-pong off",
+    "stock_pingpong_on": "stock tl.dot, ping-pong on",
+    "inter_wave_256": "ours, inter_wave_256",
+    "inter_wave_128": "ours, inter_wave_128",
+}
+COLUMNS = ("kernel", "configuration", "clk/iter", "FLOP/clk/CU", "MFMA %", "VGPRs", "spills", "launch clk", "ratio", "")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One line of a table: a variant, and its figures or why there are none."""
+
+    variant: str
+    result: Modelled | None
+    problem: str = ""
+
+    @property
+    def own(self) -> bool:
+        """It is a kernel of this package."""
+        return self.variant in SCHEDULES
+
+    @property
+    def clk(self) -> float | None:
+        """Modelled clk of the launch."""
+        return self.result.figures["kernel_clk"] if self.result is not None else None
+
+
+def peers(shape: Shape, dtype: str, target: str, say: Callable[[str], object] = lambda text: None) -> list[Peer]:
+    """Model the stock variants and this package's schedules on one product."""
+    found = []
+    for variant in (*STOCK, *SCHEDULES):
+        say(f"{variant} {shape_text(shape)} {dtype} {target}")
+        build = model_own if variant in SCHEDULES else model_stock
+        try:
+            found.append(Peer(variant, build(variant, shape, dtype, target)))
+        except AmdwarpError as error:
+            found.append(Peer(variant, None, " ".join(str(error).split())))
+    return found
+
+
+def fastest_stock(lines: Sequence[Peer]) -> Peer | None:
+    """What the others are compared with: the stock variant with the fewest modelled clk."""
+    timed = [line for line in lines if not line.own and line.clk is not None]
+    return min(timed, key=lambda line: line.clk or 0.0, default=None)
+
+
+def ratio(line: Peer, reference: Peer | None) -> float | None:
+    """Clk of the reference over clk of a line: above 1 it is the faster one."""
+    if line.clk is None or reference is None or reference.clk is None:
+        return None
+    return reference.clk / line.clk
+
+
+def verdict(value: float | None) -> str:
+    """What a ratio means, in words."""
+    if value is None:
+        return ""
+    if abs(1 / value - 1) < TIE:
+        return "tie"
+    return "fewer clk" if value > 1 else "MORE clk"
+
+
+def table(lines: Sequence[Peer], shape: Shape, dtype: str, target: str) -> Table:
+    """One table, for people."""
+    made = Table(title=_title(lines, shape, dtype, target), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in COLUMNS:
+        left = column in ("kernel", "configuration", "")
+        made.add_column(column, justify="left" if left else "right", no_wrap=True)
+    reference = fastest_stock(lines)
+    for line in lines:
+        if line.result is None:
+            made.add_row(TITLES[line.variant], "-")
+            continue
+        figures, compiled, notes = line.result.figures, line.result.compiled, line.result.notes
+        value = ratio(line, reference)
+        steady = "~" if notes["steady"] else ""
+        made.add_row(
+            TITLES[line.variant],
+            notes["config"],
+            f"{steady}{figures['clk_per_iteration']:.0f}",
+            f"{figures['flop_per_clk']:.0f}",
+            f"{figures['mfma_busy']:.1f}",
+            f"{compiled['vgprs']:.0f}",
+            f"{compiled['spills']:.0f}",
+            f"{figures['kernel_clk']:.0f}",
+            f"{value:.3f}" if value is not None else "",
+            "reference" if line is reference else verdict(value),
+        )
+    return made
+
+
+def _title(lines: Sequence[Peer], shape: Shape, dtype: str, target: str) -> str:
+    results = [line.result for line in lines if line.result is not None]
+    trust = "" if all(one.calibrated for one in results) else ", uncalibrated: bounds only"
+    digests = ", ".join(dict.fromkeys(one.parameters for one in results)) or "none"
+    return f"{shape_text(shape)} {dtype} on {target}: modelled, not measured (parameters {digests}{trust})"
+
+
+def sentence(lines: Sequence[Peer]) -> str:
+    """Where this package's best kernel stands."""
+    reference = fastest_stock(lines)
+    own = [line for line in lines if line.own and line.clk is not None]
+    if not own:
+        return "This package has no kernel here."
+    best = min(own, key=lambda line: line.clk or 0.0)
+    value = ratio(best, reference)
+    if value is None or reference is None:
+        return "There is nothing to compare with."
+    words = {"tie": "ties with", "fewer clk": "takes fewer clk than", "MORE clk": "LOSES to"}[verdict(value)]
+    return f"{TITLES[best.variant]} {words} {TITLES[reference.variant]}: ratio {value:.3f}, modelled."

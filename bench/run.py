@@ -1,0 +1,149 @@
+"""Runs cases: hardware where the GPU is, the cycle model elsewhere, pytest-benchmark for what this CPU does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amdwarp.bench.machine import Gpu, Machine
+from amdwarp.bench.metrics import CPU, HARDWARE, MODELLED
+from amdwarp.bench.registry import Case
+from amdwarp.bench.rows import hardware_rows, host_row, modelled_rows
+from amdwarp.bench.schema import Row, check
+from amdwarp.errors import AmdwarpError, UsageError
+
+QUANTILES = (0.2, 0.5, 0.8)
+
+
+@dataclass
+class Results:
+    """Rows of a run, and what did not come about: (case, source, why)."""
+
+    rows: list[Row] = field(default_factory=list)
+    missing: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def sources_for(case: Case, gpu: Gpu | None, wanted: Sequence[str]) -> list[str]:
+    """Where a case's figures come from on this machine: hardware rather than the model, unless one is asked for."""
+    found = []
+    on_gpu = gpu is not None and gpu.arch == case.target and case.hardware is not None
+    if on_gpu and (not wanted or HARDWARE in wanted):
+        found.append(HARDWARE)
+    if case.modelled is not None and (MODELLED in wanted or (not wanted and not on_gpu)):
+        found.append(MODELLED)
+    if case.cpu is not None and (not wanted or CPU in wanted):
+        found.append(CPU)
+    return found
+
+
+def run_cases(
+    chosen: Sequence[Case],
+    machine: Machine,
+    wanted: Sequence[str] = (),
+    say: Callable[[str], object] = lambda text: None,
+) -> Results:
+    """Run cases.
+
+    Args:
+        chosen: the cases.
+        machine: what this runs on.
+        wanted: sources to take; by default hardware where it is there, the model elsewhere, and the CPU.
+        say: told of each case before it runs.
+
+    Returns:
+        the rows, and the cases that failed, which do not stop the others.
+
+    Raises:
+        UsageError: hardware is asked for and there is none, or a package is missing.
+    """
+    if HARDWARE in wanted and machine.gpu is None:
+        from amdwarp.bench.machine import find_gpu
+
+        raise UsageError(f"there is no GPU to measure on: {find_gpu()[1]}", remedy="leave out --source hardware")
+    results = Results()
+    on_host = []
+    for case in chosen:
+        sources = sources_for(case, machine.gpu, wanted)
+        if CPU in sources:
+            on_host.append(case)
+        for source in (source for source in sources if source != CPU):
+            say(f"{case.name}: {source}")
+            try:
+                results.rows += _hardware(case, machine) if source == HARDWARE else _modelled(case, machine)
+            except AmdwarpError as error:
+                results.missing.append((case.name, source, str(error)))
+    if on_host:
+        _host(on_host, machine, results, say)
+    check(results.rows)
+    return results
+
+
+def _modelled(case: Case, machine: Machine) -> list[Row]:
+    assert case.modelled is not None
+    return modelled_rows(case, machine, case.modelled())
+
+
+def _hardware(case: Case, machine: Machine, bench: Callable[..., Any] | None = None) -> list[Row]:
+    """Time a case on the GPU with Triton's ``do_bench``; a wrong result is an error, not a figure.
+
+    Untested on hardware; tests run it on the CPU with a clock of their own.
+    """
+    assert case.hardware is not None and machine.gpu is not None
+    if bench is None:
+        from triton.testing import do_bench
+
+        bench = do_bench
+    work = case.hardware()
+    work.call()
+    if wrong := work.check():
+        raise AmdwarpError(f"its result is wrong, so it was not timed: {wrong}")
+    quantiles = bench(work.call, quantiles=list(QUANTILES))
+    return hardware_rows(case, machine, machine.gpu, quantiles, work.flops)
+
+
+# pytest-benchmark
+
+
+def _host(chosen: Sequence[Case], machine: Machine, results: Results, say: Callable[[str], object]) -> None:
+    for module, package in (("pytest", "pytest"), ("pytest_benchmark", "pytest-benchmark")):
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"{package} is not installed", remedy='pip install "amdwarp[bench]"')
+    for case in chosen:
+        say(f"{case.name}: cpu")
+        entries, why = _pytest(case)
+        if why:
+            results.missing.append((case.name, CPU, why))
+        for entry in entries:
+            results.rows += host_rows(entry, case, machine)
+
+
+def _pytest(case: Case) -> tuple[list[dict[str, Any]], str]:
+    """Entries of pytest-benchmark for a case, run in a child of its own; and why there are none."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        words = [sys.executable, "-m", "pytest", str(Path(__file__).with_name("host_benchmarks.py"))]
+        words += ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--import-mode=importlib"]
+        words += ["-c", os.devnull, "--rootdir", folder, f"--benchmark-json={out}"]
+        environment = os.environ | {"AMDWARP_BENCH_CASES": case.name, "TRITON_DEFAULT_FP_FUSION": "1"}
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+        if done.returncode == 0 and out.exists():
+            return list(json.loads(out.read_text())["benchmarks"]), ""
+        wrong = [line for line in done.stdout.splitlines() if line.startswith("E ")]
+        last = (wrong or (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"])[-1]
+        return [], f"pytest ended with {done.returncode}: {last.removeprefix('E ').strip()}"
+
+
+def host_rows(entry: dict[str, Any], case: Case, machine: Machine) -> list[Row]:
+    """Rows of one entry of pytest-benchmark's JSON."""
+    info = entry["extra_info"]
+    rows = [host_row(case, machine, info["metric"], entry["stats"]["data"], info["amount"])]
+    rows += [host_row(case, machine, name, seconds, None) for name, seconds in info["parts"].items()]
+    return rows
