@@ -28,13 +28,27 @@ QUARTER_RATE = re.compile(r"v_(mul_lo_u32|mul_hi_[iu]32|mad_[iu]64_[iu]32|mad_nc
 PACKED = re.compile(r"v_pk_(fma|mul|add)_f32")
 LANE_EXCHANGE = re.compile(r"ds_(b?permute|swizzle)")
 VECTOR_FORMATS = frozenset((Format.VOP1, Format.VOP2, Format.VOPC, Format.VOP3, Format.VOP3P))
-VMEM_FORMATS = frozenset((Format.BUFFER, Format.GLOBAL, Format.SCRATCH, Format.FLAT))
+VMEM_FORMATS = frozenset(("buffer", "global", "scratch", "flat", "tensor"))
+#: Counter of the reader's table to the wave's.
+COUNTERS = {"vm": issue.LOADS, "load": issue.LOADS, "store": issue.STORES, "async": issue.ASYNC, "tensor": issue.TENSOR}
 _WIDTH = re.compile(r"_(?:dwordx(\d)|b(\d+)|(dword))(?:_|$)")
 #: Slots that gfx12 code spends on what the hardware of gfx9 does by itself.
 EXTRA_SLOTS = frozenset(("s_set_vgpr_msb", "s_delay_alu", "s_wait_alu"))
-#: gfx12's counters, by what they are to the model: vector memory or LDS and scalar.
-VM_WAITS = re.compile(r"s_wait_(load|sample|bvh|store|async|tensor|x)cnt$")
-LGKM_WAITS = re.compile(r"s_wait_(ds|km)cnt$")
+#: gfx12's wait instructions: counters with where their number stands in the operand. Others cover no data.
+SPLIT_WAITS: dict[str, tuple[tuple[int, int], ...]] = {
+    "s_wait_loadcnt": ((issue.LOADS, 0),),
+    "s_wait_storecnt": ((issue.STORES, 0),),
+    "s_wait_asynccnt": ((issue.ASYNC, 0),),
+    "s_wait_tensorcnt": ((issue.TENSOR, 0),),
+    "s_wait_dscnt": ((issue.DS, 0),),
+    "s_wait_kmcnt": ((issue.KM, 0),),
+    "s_wait_loadcnt_dscnt": ((issue.LOADS, 8), (issue.DS, 0)),
+    "s_wait_storecnt_dscnt": ((issue.STORES, 8), (issue.DS, 0)),
+}
+#: Width of a number in such an operand.
+_COUNT_MASK = 63
+#: Barriers that have all waves of a workgroup as members; named ones are not modelled.
+_WORKGROUP_BARRIERS = (-1, -3)
 _SLEEP_CLK = 64
 
 
@@ -86,8 +100,8 @@ def _op(inst: Instruction, p: Parameters) -> Op:
         return _vector_op(inst, p)
     if form is Format.DS:
         return _lds_op(inst, info.destinations, p)
-    if form in VMEM_FORMATS:
-        return _vmem_op(inst, p)
+    if form.value in VMEM_FORMATS:
+        return _vmem_op(inst, info.counter, p)
     if form is Format.SMEM:
         return issue.ScalarLoadOp(inst, "salu", issue.PORT_SCALAR)
     if form is Format.SALU:
@@ -158,13 +172,13 @@ def access_bytes(base: str) -> int:
     return 4 * int(match[1]) if match[1] else max(4, int(match[2]) // 8)
 
 
-def _vmem_op(inst: Instruction, p: Parameters) -> Op:
+def _vmem_op(inst: Instruction, counter: str, p: Parameters) -> Op:
     size = access_bytes(inst.base)
     clk = p.tcp_clk_4 if size <= 4 else p.tcp_clk_8 if size <= 8 else p.tcp_clk_16
     returns = inst.has("sc0") or inst.has("glc")
     store = "store" in inst.base or ("atomic" in inst.base and not returns)
     port = issue.PORT_MEMORY if p.strict_memory_port else issue.PORT_VMEM
-    return issue.VectorMemoryOp(inst, clk, store, port)
+    return issue.VectorMemoryOp(inst, clk, store, COUNTERS.get(counter, issue.LOADS), port)
 
 
 def _number(inst: Instruction) -> int:
@@ -176,16 +190,13 @@ def _sync_op(inst: Instruction, p: Parameters) -> Op:
     base = inst.base
     if base == "s_waitcnt":
         return _wait_op(inst)
-    if VM_WAITS.match(base):
-        return issue.WaitOp(inst, _number(inst), None)
-    if LGKM_WAITS.match(base):
-        return issue.WaitOp(inst, None, _number(inst))
+    if base in SPLIT_WAITS:
+        code = _number(inst)
+        return issue.WaitOp(inst, tuple((which, code >> shift & _COUNT_MASK) for which, shift in SPLIT_WAITS[base]))
     if base == "s_barrier":
         return issue.BarrierOp(inst)
-    if base == "s_barrier_signal":
-        return issue.SignalOp(inst)
-    if base == "s_barrier_wait":
-        return issue.BarrierWaitOp(inst)
+    if base.startswith("s_barrier_") and inst.operands and _number(inst) in _WORKGROUP_BARRIERS:
+        return issue.BarrierWaitOp(inst) if base == "s_barrier_wait" else issue.SignalOp(inst)
     if base == "s_setprio":
         return issue.PriorityOp(inst, _number(inst))
     if base == "s_nop":
@@ -202,13 +213,10 @@ def _wait_op(inst: Instruction) -> Op:
     if inst.operands:
         code = _number(inst)
         vm, lgkm = code & 15 | (code >> 14 & 3) << 4, code >> 8 & 15
-        return issue.WaitOp(inst, None if vm == 63 else vm, None if lgkm == 15 else lgkm)
-    vm_named, lgkm_named = inst.modifier("vmcnt"), inst.modifier("lgkmcnt")
-    return issue.WaitOp(
-        inst,
-        vm_named if isinstance(vm_named, int) else None,
-        lgkm_named if isinstance(lgkm_named, int) else None,
-    )
+        found = [(issue.LOADS, vm)] * (vm < 63) + [(issue.LGKM, lgkm)] * (lgkm < 15)
+        return issue.WaitOp(inst, tuple(found))
+    named = {"vmcnt": issue.LOADS, "lgkmcnt": issue.LGKM}
+    return issue.WaitOp(inst, tuple((named[k], v) for k, v in inst.modifiers if k in named and isinstance(v, int)))
 
 
 # Registers

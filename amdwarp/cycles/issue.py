@@ -41,6 +41,10 @@ PORT_NONE, PORT_VECTOR, PORT_MEMORY, PORT_VMEM, PORT_SCALAR, PORT_BRANCH = 0, 1,
 
 #: Boards of a wave: from when vector ALU, memory, and matrix A/B operands can use a register.
 ALU_BOARD, MEMORY_BOARD, MATRIX_BOARD = 0, 1, 2
+#: Wait counters of a wave. gfx9 counts all vector memory in LOADS, and LDS and scalar loads together in LGKM.
+LOADS, STORES, ASYNC, TENSOR, LGKM, DS, KM = range(7)
+#: How many of them are for vector memory.
+VECTOR_COUNTERS = 4
 #: A register range and the board to look it up on.
 Check = tuple[int, int, int]
 #: A register range, the board, and after how many clk it is ready.
@@ -249,19 +253,20 @@ class VectorMemoryOp(Op):
     Attributes:
         clk: TCP time where its lines are coalesced.
         store: it returns nothing.
+        counter: the counter it raises.
     """
 
-    __slots__ = ("clk", "store")
+    __slots__ = ("clk", "counter", "store")
 
-    def __init__(self, inst: Instruction, clk: int, store: bool, port: int) -> None:
+    def __init__(self, inst: Instruction, clk: int, store: bool, counter: int, port: int) -> None:
         super().__init__(inst, "vmem", port)
-        self.clk, self.store = clk, store
+        self.clk, self.store, self.counter = clk, store, counter
 
     def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
         if self.checks and (ready := registers_ready(self.checks, wave)) > t:
             unit.cause = DEPENDENCY
             return ready
-        queue = wave.vm
+        queue = wave.vector[self.counter]
         while queue and queue[0] <= t:
             queue.popleft()
         if len(queue) >= unit.vm_room:
@@ -288,25 +293,30 @@ class VectorMemoryOp(Op):
 
 
 class WaitOp(Op):
-    """Wait until at most so many operations are under way (None: any number)."""
+    """Wait until at most so many operations are under way.
 
-    __slots__ = ("lgkm", "vm")
+    Attributes:
+        limits: pairs of a counter and how many it may still count.
+    """
 
-    def __init__(self, inst: Instruction, vm: int | None, lgkm: int | None) -> None:
+    __slots__ = ("limits",)
+
+    def __init__(self, inst: Instruction, limits: tuple[tuple[int, int], ...]) -> None:
         super().__init__(inst, "wait", PORT_NONE)
-        self.vm, self.lgkm = vm, lgkm
+        self.limits = limits
 
     def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
+        until, cause = 0, VMCNT
+        for counter, left in self.limits:
+            done = wave.done(counter, left)
+            if done > until:
+                until, cause = done, VMCNT if counter < VECTOR_COUNTERS else LGKMCNT
         after = t + unit.period
-        vm = wave.vm_done(self.vm) if self.vm is not None else 0
-        lgkm = wave.lgkm_done(self.lgkm) if self.lgkm is not None else 0
-        until = max(vm, lgkm)
-        wave.base = after
         if until > after:
             until = simd.on_grid(until)
-            wave.stalls[self.stalls + (VMCNT if vm >= lgkm else LGKMCNT)] += until - after
-            wave.base = after = until
-        wave.ready = unit.until = after
+            wave.stalls[self.stalls + cause] += until - after
+            after = until
+        wave.ready = wave.base = unit.until = after
         return 0
 
 
@@ -408,7 +418,7 @@ class EndOp(Op):
     def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:
         wave.ready = FAR
         wave.base = t + unit.period
-        wave.ended = max(t + unit.period, wave.vm_done(0))
+        wave.ended = max(t + unit.period, *(wave.done(counter, 0) for counter in range(VECTOR_COUNTERS)))
         unit.until = wave.ended
         unit.end(wave, simd, t)
         return 0

@@ -23,12 +23,13 @@ class Work:
     lds_array: float = 0.0
     tcp: float = 0.0
     in_flight: float = 0.0
+    lds_ports: int = 1
 
     def limits(self) -> dict[str, float]:
         """Lower bounds of an iteration in clk: matrix unit, LDS, TCP, issue slots."""
         return {
             "MFMA": max(self.mfma),
-            "LDS": max(self.lds_array, *self.lds_input, *self.lds_return),
+            "LDS": max(self.lds_array / self.lds_ports, *self.lds_input, *self.lds_return),
             "TCP": max(self.tcp, self.in_flight),
             "issue": max(self.wave, *self.valu),
         }
@@ -37,7 +38,7 @@ class Work:
 def work_of(run: Run, loop: Loop, parameters: Parameters) -> Work:
     """The work of one iteration of a loop on all resources of the compute unit, averaged over its iterations."""
     simds = len(run.simds)
-    work = Work([0.0] * simds, [0.0] * simds, [0.0] * 2, [0.0] * 2)
+    work = Work([0.0] * simds, [0.0] * simds, [0.0] * 2, [0.0] * 2, lds_ports=parameters.lds_ports)
     known: dict[int, tuple[Counter[tuple[int, int]], int]] = {}
     for wave in run.waves:
         if id(wave.touched) not in known:

@@ -95,6 +95,7 @@ class Parameters:
     lds_fifo: int
     lds_pipe_clk: int
     lds_unaligned_lanes: int
+    lds_ports: int
     lds_pass_clk: int
     lds_atomic_factor: int
     lds_copy_bytes_per_clk: int

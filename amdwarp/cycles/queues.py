@@ -90,7 +90,7 @@ class Lds:
         self._input_free = [0] * pairs
         self._return_free = [0] * pairs
         self.gates = [Gate(parameters.lds_fifo) for _ in range(pairs)]
-        self._array = Slots()
+        self._arrays = [Slots() for _ in range(parameters.lds_ports)]
         self._served = [0] * pairs
         self._pass_clk = parameters.lds_pass_clk
 
@@ -113,7 +113,7 @@ class Lds:
         if return_clk:
             # nothing is served before the return bus can take it
             arrived = max(arrived, self._return_free[pair] - self._pipe - passes)
-        start = self._array.take(t, max(arrived, self._served[pair]), passes)
+        start = self._arrays[pair % len(self._arrays)].take(t, max(arrived, self._served[pair]), passes)
         served = self._served[pair] = start + passes
         self.gates[pair].enter(start)
         if not return_clk:
@@ -125,7 +125,8 @@ class Lds:
     def copy(self, now: int, at: int, size: int) -> int:
         """Data of a direct-to-LDS load, issued `now`, that arrive at `at`; returns when they stand in LDS."""
         clk = -(-size // self._copy_rate)
-        return self._array.take(now, at, clk) + clk
+        array = self._arrays[now % len(self._arrays)]
+        return array.take(now, at, clk) + clk
 
 
 class VectorMemory:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from amdwarp.cycles.decode import Decoded, decode
-from amdwarp.cycles.issue import BARRIER, CAUSES, ICACHE, ISSUE, PRIORITY, Op
+from amdwarp.cycles.issue import BARRIER, CAUSES, DS, ICACHE, ISSUE, LGKM, PRIORITY, VECTOR_COUNTERS, Op
 from amdwarp.cycles.loops import Loop, find_loops
 from amdwarp.cycles.parameters import Parameters
 from amdwarp.cycles.queues import FAR, InstructionCache, Lds, ScalarMemory, VectorMemory
@@ -80,7 +80,7 @@ class Wave:
         "stream",
         "tails",
         "touched",
-        "vm",
+        "vector",
     )
 
     def __init__(
@@ -95,7 +95,7 @@ class Wave:
         self.last_issue = 0
         self.ended = 0
         self.line = -1
-        self.vm: deque[int] = deque()
+        self.vector: list[deque[int]] = [deque() for _ in range(VECTOR_COUNTERS)]
         self.lds: deque[int] = deque()
         self.scalar: list[int] = []
         self.boards: list[list[int]] = []
@@ -105,21 +105,19 @@ class Wave:
         self.tails: dict[int, int] = {}
         self.signalled = 0
 
-    def vm_done(self, left: int) -> int:
-        """When at most `left` vector memory operations are under way."""
-        queue = self.vm
+    def done(self, counter: int, left: int) -> int:
+        """When at most `left` of the operations of a counter are under way."""
+        if counter < VECTOR_COUNTERS:
+            queue = self.vector[counter]
+        elif counter == DS or (counter == LGKM and not self.scalar):
+            queue = self.lds
+        else:
+            # scalar loads come back in any order
+            ends = sorted((*self.lds, *self.scalar)) if counter == LGKM else sorted(self.scalar)
+            if left == 0:
+                self.scalar.clear()
+            return ends[len(ends) - left - 1] if len(ends) > left else 0
         return queue[len(queue) - left - 1] if len(queue) > left else 0
-
-    def lgkm_done(self, left: int) -> int:
-        """When at most `left` LDS operations and scalar loads are under way."""
-        queue = self.lds
-        if not self.scalar:
-            return queue[len(queue) - left - 1] if len(queue) > left else 0
-        ends = sorted((*queue, *self.scalar))
-        until = ends[len(ends) - left - 1] if len(ends) > left else 0
-        if left == 0:
-            self.scalar.clear()
-        return until
 
     def lgkm_limit(self, t: int, room: int) -> int:
         """When the counter can count one more; 0 if it can at `t`."""

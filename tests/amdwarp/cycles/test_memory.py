@@ -73,7 +73,7 @@ def test_longer_round_trip_halves_it(timed: Any, memory: Any) -> None:
 
 @pytest.mark.parametrize(("mfma", "clk"), [(4, 727), (8, 1024)])
 def test_tile_that_asks_for_more_than_may_be_in_flight(timed: Any, memory: Any, mfma: int, clk: int) -> None:
-    """Four waves load 32 KB an iteration, spread evenly: 32 KB * 1000 / 44 KB clk, or the MFMA where they last longer."""
+    """Four waves load 32 KB an iteration, spread evenly: 32 KB * 1000 / 44 KB clk, or the MFMA if they last longer."""
     matrix = [f"v_mfma_f32_16x16x32_f16 v[{c}:{c + 3}], v[0:3], v[4:7], v[{c}:{c + 3}]" for c in (32, 36, 40, 44)]
     part = [WIDE.replace("v[8:11]", "v[16:19]"), *(matrix * 2)[:mfma]]
     count = ["s_sub_u32 s9, s9, 1", "s_cmp_lg_u32 s9, 0", "s_cbranch_scc1 loop"]
