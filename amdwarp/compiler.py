@@ -227,7 +227,7 @@ def _schedule(mod: Any, metadata: Any, stock: dict[str, Any], staged: list[bool]
     from .lowering.analysis.windows import marks
     from .lowering.passes import STAGES, DropWindows, windows
     from .lowering.pipeline import run_passes
-    from .weave import Weaver
+    from .weave import Placement, Weaver
 
     keep, context = _dump_folder(), mod.context
     module = bridge.read(mod)
@@ -241,8 +241,10 @@ def _schedule(mod: Any, metadata: Any, stock: dict[str, Any], staged: list[bool]
         llir = _checked(stock["llir"](made, data), staged)
         return llir, stock["amdgcn"](llir, data)
 
-    def passes(corrections: Any, interleave: bool) -> list[Any]:
-        return [*(windows(corrections, interleave) if corrections is not None else (DropWindows(),)), *STAGES]
+    def passes(corrections: Any, how: Placement) -> list[Any]:
+        if corrections is None:
+            return [DropWindows(), *STAGES]
+        return [*windows(corrections, how.interleave, how.vector), *STAGES]
 
     lowered = Weaver(context, passes, lower, keep).run(module)
     kept.update({STAGE: bridge.write(lowered.module, context, keep_in=keep)})

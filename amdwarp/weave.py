@@ -5,8 +5,8 @@ Prices come before LLVM, truth after it. So the kernel is compiled while it is b
 1. schedule with computed prices, compile, and count in the text;
 2. where text and price differ, schedule once more with the counts, compile, and count again; a second difference is
    an error that shows both;
-3. compare the order in the text with the one asked for. Where LLVM did not realise it, try the other placement of the
-   window's operations (``passes/place_chunks.py``). A window of which more than 5 % of the anchors stand
+3. compare the order in the text with the one asked for. Where LLVM did not realise it, try the other placements
+   (:class:`Placement`). A window of which more than 5 % of the anchors stand
    elsewhere, or a register spill that the kernel without its windows has not, is an error, or a warning if
    ``AMDWARP_WINDOWS`` says so.
 
@@ -26,7 +26,7 @@ from typing import Any
 from . import env
 from .errors import LoweringError, UsageError
 from .lowering import bridge
-from .lowering.analysis.pricing import Price
+from .lowering.analysis.pricing import Price, Slot
 from .lowering.analysis.realised import (
     PASS,
     Asked,
@@ -107,7 +107,22 @@ class Attempt:
         return sum(one.misplaced for one in self.results)
 
 
-Passes = Callable[["Corrections | None", bool], list[Any]]
+@dataclass(frozen=True)
+class Placement:
+    """Options of the passes that are tried in turn until LLVM realises every window.
+
+    Attributes:
+        interleave: as ``PlaceChunks`` has it.
+        vector: as ``DistributeCover`` has it.
+    """
+
+    interleave: bool = True
+    vector: bool = True
+
+
+PLACEMENTS = tuple(Placement(interleave, vector) for vector in (True, False) for interleave in (True, False))
+
+Passes = Callable[["Corrections | None", Placement], list[Any]]
 
 
 class Weaver:
@@ -115,8 +130,8 @@ class Weaver:
 
     Args:
         context: MLIR context of the compilation.
-        passes: the passes for some corrections and a placement (``PlaceChunks.interleave``); for no corrections (None),
-            those that drop the windows.
+        passes: the passes for some corrections and a placement; for no corrections (None), those that drop the
+            windows.
         lower: from a wheel module to its LLVM IR and its AMDGCN text; the second argument says whether the module may
             be the one that is kept. The last such call is of the module that is.
         keep_in: folder for dumps, or None.
@@ -142,9 +157,11 @@ class Weaver:
             LoweringError: a pass refuses the kernel; prices that the text contradicts twice; a window that LLVM did
                 not realise.
         """
-        best: Attempt | None = None
-        for interleave in (True, False):
-            attempt = self._settle(module, interleave)
+        best = attempt = None
+        for placement in PLACEMENTS:
+            if attempt and not placement.vector and not _spreads_vector_work(attempt.lowered.module):
+                break  # the same as what was tried before
+            attempt = self._settle(module, placement)
             if not attempt.faults:
                 return attempt.lowered
             if best is None or attempt.misplaced < best.misplaced:
@@ -159,11 +176,11 @@ class Weaver:
             self.lower(made, True)  # what it noted in the kernel's metadata is of the other attempt by now
         return best.lowered
 
-    def _settle(self, module: Module, interleave: bool) -> Attempt:
+    def _settle(self, module: Module, placement: Placement) -> Attempt:
         """Schedule and compile; where prices and text differ, once more with the text's counts."""
         corrections: Corrections = {}
         for last in (False, True):
-            lowered = self._attempt(module, corrections, interleave)
+            lowered = self._attempt(module, corrections, placement)
             windows, found = asked(lowered.module), stretches(lowered.amdgcn)
             wrong = {window.number: _recounted(window, found) for window in windows}
             if not any(wrong.values()):
@@ -176,9 +193,11 @@ class Weaver:
         results = realised(windows, found)
         return Attempt(lowered, results, list(self._faults(module, lowered, results)))
 
-    def _attempt(self, module: Module, corrections: Corrections | None, interleave: bool = True) -> Lowered:
+    def _attempt(
+        self, module: Module, corrections: Corrections | None, placement: Placement = PLACEMENTS[0]
+    ) -> Lowered:
         candidate = module.clone()
-        run_passes(candidate, self.passes(corrections, interleave), dump_to=self.keep_in)
+        run_passes(candidate, self.passes(corrections, placement), dump_to=self.keep_in)
         made = bridge.write(candidate, self.context, keep_in=self.keep_in)
         return Lowered(candidate, *self.lower(made, corrections is not None))
 
@@ -192,6 +211,10 @@ class Weaver:
                 self._spills_before = resources(self._attempt(module, None).amdgcn).spills
             if spills > self._spills_before:
                 yield spill_error(results[0].asked, spills, self._spills_before)
+
+
+def _spreads_vector_work(module: Module) -> bool:
+    return any(slot is Slot.VALU for window in asked(module) for slot, _ in window.groups)
 
 
 def _recounted(window: Asked, found: list[Any]) -> dict[int, tuple[Price, ...]]:

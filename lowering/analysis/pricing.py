@@ -42,6 +42,7 @@ class Slot(Enum):
     DS_WRITE = "W"
     VMEM_READ = "G"
     VMEM_WRITE = "S"
+    COPY = "C"
     TRANS = "T"
     VALU = "V"
 
@@ -55,7 +56,7 @@ class Slot(Enum):
         return self is not Slot.VALU
 
 
-MEMORY = frozenset({Slot.DS_READ, Slot.DS_WRITE, Slot.VMEM_READ, Slot.VMEM_WRITE})
+MEMORY = frozenset({Slot.DS_READ, Slot.DS_WRITE, Slot.VMEM_READ, Slot.VMEM_WRITE, Slot.COPY})
 
 
 @dataclass(frozen=True)
@@ -361,7 +362,7 @@ def _copy(pricer: Pricer, op: Op) -> list[Price]:
     width = next((w for w in COPY_BITS[pricer.arch] if w <= run * bits), None)
     if width is None:
         raise ValueError(f"no copy to LDS moves {run * bits} bits")
-    return [Price(Slot.VMEM_READ, registers.in_size(REGISTER) * bits // width, width)]
+    return [Price(Slot.COPY, registers.in_size(REGISTER) * bits // width, width)]
 
 
 def _side_by_side(where: LinearLayout, run: int) -> bool:

@@ -41,7 +41,8 @@ _PREFIXES: tuple[tuple[tuple[str, ...], Slot], ...] = (
     (("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_", "v_tanh_"), Slot.TRANS),
 )
 _MASKS = {0x8: Slot.MFMA, 0x100: Slot.DS_READ, 0x200: Slot.DS_WRITE, 0x20: Slot.VMEM_READ, 0x40: Slot.VMEM_WRITE}
-_MASKS |= {0x400: Slot.TRANS, 0x2: Slot.VALU}
+_MASKS |= {0x400: Slot.TRANS, 0x2: Slot.VALU, 0x800: Slot.COPY}
+_TO_LDS = re.compile(r"^(?:global|buffer|flat)_load_(?:async_to_)?lds|^(?:buffer|global)_load\S*\s.*\blds\b")
 _BYTE_WORDS = {"byte": 8, "ubyte": 8, "sbyte": 8, "short": 16, "ushort": 16, "sshort": 16, "dword": 32}
 
 
@@ -84,9 +85,14 @@ class Stretch:
         return "".join(one.slot.value for one in self.instructions)
 
 
-def slot_of(mnemonic: str) -> Slot | None:
-    """The class of a mnemonic, or None for one that windows do not weave."""
-    return next((slot for prefixes, slot in _PREFIXES if mnemonic.startswith(prefixes)), None)
+def slot_of(instruction: str) -> Slot | None:
+    """The class of an instruction, or None for one that windows do not weave.
+
+    >>> [slot_of(t) for t in ("buffer_load_dwordx4 v0, s[0:3], 0 offen lds", "s_nop 0")]
+    [<Slot.COPY: 'C'>, None]
+    """
+    slot = next((slot for prefixes, slot in _PREFIXES if instruction.startswith(prefixes)), None)
+    return Slot.COPY if slot is Slot.VMEM_READ and _TO_LDS.match(instruction) else slot
 
 
 def bits_of(mnemonic: str) -> int:
@@ -123,12 +129,12 @@ def stretches(amdgcn: str) -> list[Stretch]:
             if slot is not None:
                 found[-1].groups.setdefault(int(match.group(3)), []).append((slot, int(match.group(2))))
         elif text and text[0] not in ".;":
-            _count(found[-1], text.split()[0], where)
+            _count(found[-1], text.partition(";")[0], where)
     return found
 
 
-def _count(stretch: Stretch, mnemonic: str, where: tuple[str, int, int] | None) -> None:
-    slot = slot_of(mnemonic)
+def _count(stretch: Stretch, text: str, where: tuple[str, int, int] | None) -> None:
+    slot, mnemonic = slot_of(text), text.split()[0]
     if slot is not None:
         bits = bits_of(mnemonic) if slot.memory else 0
         stretch.instructions.append(Machine(slot, bits, mnemonic, where))

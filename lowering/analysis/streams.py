@@ -169,21 +169,21 @@ def _check_pair(window: Window, memory: list[Op], matrix: list[Op]) -> None:
 
 def _crossing(window: Window) -> tuple[Op, Op] | None:
     """A value that one region of a pair makes and the other uses."""
+    inside = set(window.ops)
     for op in window.ops:
         for value in op.operands:
             source = value.op
-            if source is not None and REGION in source.attributes and source.parent is op.parent:
-                if _shared(source):
-                    continue
-                if number_of(source, REGION) != number_of(op, REGION):
-                    return source, op
+            if source not in inside or source is None or _shared(source, inside):
+                continue
+            if number_of(source, REGION) != number_of(op, REGION):
+                return source, op
     return None
 
 
-def _shared(op: Op) -> bool:
+def _shared(op: Op, inside: set[Op]) -> bool:
     """A common subexpression that stock cleanups left in the first region for both."""
     return kind_of(op) in (Kind.PURE, Kind.VIEW) and not any(
-        is_memory(source) or kind_of(source) is Kind.MFMA for source in _needed([op], set(op.block.ops)) | {op}
+        is_memory(source) or kind_of(source) is Kind.MFMA for source in _needed([op], inside)
     )
 
 

@@ -23,11 +23,16 @@ STAGES = (InterWave(), FenceEdges(), JoinPipelines(), DropAnchors())
 
 
 def windows(
-    corrections: Mapping[tuple[int, int], tuple[Price, ...]] | None = None, interleave: bool = True
+    corrections: Mapping[tuple[int, int], tuple[Price, ...]] | None = None,
+    interleave: bool = True,
+    vector: bool = True,
 ) -> tuple[Any, ...]:
-    """The passes for intra-wave windows; arguments as :class:`ChunkStreams` and :class:`PlaceChunks` take them."""
-    chunk, place = ChunkStreams(corrections or {}), PlaceChunks(interleave)
-    return (OpenWindows(), HoistStaging(), chunk, place, DistributeCover(), EmitGroups())
+    """The passes for intra-wave windows.
+
+    Arguments as :class:`ChunkStreams`, :class:`PlaceChunks` and :class:`DistributeCover` take them.
+    """
+    chunk, place, cover = ChunkStreams(corrections or {}), PlaceChunks(interleave), DistributeCover(vector)
+    return (OpenWindows(), HoistStaging(), chunk, place, cover, EmitGroups())
 
 
 SCHEDULE = (*windows(), *STAGES)

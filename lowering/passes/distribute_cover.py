@@ -31,15 +31,23 @@ from ..ir import Module, Op
 
 @dataclass(frozen=True)
 class DistributeCover:
+    """The pass.
+
+    Attributes:
+        vector: ask for vector work of the vector stream beside each matrix instruction, where there is some. It keeps
+            that work from piling up, and ties LLVM's hands.
+    """
+
+    vector: bool = True
     name: str = "distribute_cover"
 
     def run(self, module: Module) -> None:
         for window in windows_of(module):
             arch = arch_of(module)
-            window.end.attributes[ORDER] = quoted(order_text(_order(window, module, arch)))
+            window.end.attributes[ORDER] = quoted(order_text(_order(window, module, arch, self.vector)))
 
 
-def _order(window: Window, module: Module, arch: str) -> list[tuple[Slot, int]]:
+def _order(window: Window, module: Module, arch: str, spread: bool) -> list[tuple[Slot, int]]:
     found: list[Anchor] = []
     matrix = vector = 0
     clocks: list[int] = []
@@ -53,7 +61,7 @@ def _order(window: Window, module: Module, arch: str) -> list[tuple[Slot, int]]:
             vector += sum(price.count for price in prices if price.slot is Slot.VALU)
         if kind_of(op) is Kind.MFMA and prices:
             clocks += [_clocks(op, module, arch)] * sum(price.count for price in prices)
-    return plan(found, matrix, max(1, sum(clocks) // max(1, len(clocks))), vector)
+    return plan(found, matrix, max(1, sum(clocks) // max(1, len(clocks))), vector if spread else 0)
 
 
 def _clocks(op: Op, module: Module, arch: str) -> int:

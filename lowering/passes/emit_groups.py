@@ -53,6 +53,8 @@ MASKS = {
     Slot.DS_WRITE: spelling.Mask.DS_WRITE,
     Slot.VMEM_READ: spelling.Mask.VMEM_READ,
     Slot.VMEM_WRITE: spelling.Mask.VMEM_WRITE,
+    # the class of vector memory reads had these copies in it up to Triton 3.8, and has not since
+    Slot.COPY: spelling.Mask.LDSDMA,
     Slot.TRANS: spelling.Mask.TRANS,
     Slot.VALU: spelling.Mask.VALU,
 }
