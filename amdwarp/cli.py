@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -52,7 +52,9 @@ def verify(
     workgroups: Annotated[str, typer.Option(help="How many to run, spread over the grid, or all.")] = str(
         SAMPLED_WORKGROUPS
     ),
-    b_order: Annotated[str, typer.Option(help="nk: B as a linear layer's weight; kn: B row-major.")] = "nk",
+    b_order: Annotated[
+        str | None, typer.Option(help="nk (default): B as a linear layer's weight; kn: B row-major.")
+    ] = None,
     a: Annotated[str | None, typer.Option(help="A.npy to use instead of random numbers; with --b.")] = None,
     b: Annotated[str | None, typer.Option(help="B.npy, (K, N).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -64,8 +66,10 @@ def verify(
     shapes = [_shape(text) for text in shape] if shape else list(LLAMA3_8B)
     if (a is None) != (b is None):
         raise UsageError("--a and --b go together", remedy="give both")
+    if a is not None and (shape or b_order):
+        raise UsageError("--a and --b have a shape and an order of their own", remedy="drop --shape and --b-order")
     cases: list[dict[str, Any]] = []
-    common = {"arch": arch, "schedule": schedule, "workgroups": _workgroups(workgroups), "b_order": b_order}
+    common = {"arch": arch, "schedule": schedule, "workgroups": _workgroups(workgroups), "b_order": b_order or "nk"}
     for one in dtypes:
         if one not in DTYPES:
             raise UsageError(f"unknown dtype {one!r}", remedy=f"use one of {', '.join(DTYPES)}")
@@ -78,7 +82,7 @@ def verify(
     done = _run(cases, quiet=as_json)
     ok = all(case.ok for case in done)
     if as_json:
-        typer.echo(json.dumps({"ok": ok, "cases": [case.to_json() for case in done]}))
+        typer.echo(json.dumps({"ok": ok, "cases": [case.to_json() for case in done]}, allow_nan=False))
     else:
         _print(done)
     raise typer.Exit(0 if ok else 1)
@@ -109,7 +113,7 @@ _PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 1, 0, 0
 
 def _print(cases: list[Case]) -> None:
     arch = ", ".join(dict.fromkeys(case.arch for case in cases))
-    table = Table(title=f"gemm on {arch}: computed by the emulator, compared with an fp32 reference", **_PLAIN)
+    table = Table(**_PLAIN)
     for column in _COLUMNS:
         table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
     for case in cases:
@@ -117,7 +121,9 @@ def _print(cases: list[Case]) -> None:
         numbers = (case.workgroups, error, case.vgprs, case.spills, case.lds_bytes, f"{case.seconds:.1f}")
         verdict = "[green]ok[/]" if case.ok else "[red]FAILED[/]"
         table.add_row(_size(case), case.dtype, case.schedule, *map(str, numbers), verdict)
-    console = Console()
+    # never narrower than the table: a line that wraps is better than one that ends in dots
+    console = Console(width=max(Console().width, 120))
+    console.print(f"gemm on {arch}: computed by the emulator, compared with an fp32 reference", style="italic")
     console.print(table)
     for case in cases:
         if case.problem:
@@ -139,9 +145,10 @@ def _shape(text: str) -> tuple[int, int, int]:
 def _workgroups(text: str) -> int | None:
     if text == "all":
         return None
-    if not text.isdigit():
-        raise UsageError(f"workgroups {text!r} is not understood", remedy="give a positive number or all")
-    return int(text)
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"workgroups {text!r} is not understood", remedy="give a positive number or all") from None
 
 
 app.command()(cycles)
@@ -154,8 +161,10 @@ def main(argv: list[str] | None = None) -> None:
         code = app(args=argv, standalone_mode=False)
     except AmdwarpError as error:
         code = _complain(str(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):  # typer makes the second of the first where it goes through click
         code = 130
+    except (OSError, MemoryError) as error:
+        code = _complain(str(error) or "out of memory")
     except Exception as error:
         # typer raises its own kind for a wrong flag; anything else is a fault of ours and keeps its traceback
         if not hasattr(error, "format_message"):
@@ -165,8 +174,21 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _complain(text: str) -> int:
-    print(f"amdwarp: {' '.join(text.split())}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"amdwarp: {' '.join(text.split())}", file=sys.stderr)
     return USAGE_ERROR
+
+
+def _flush(stream: TextIO | None) -> int:
+    """Write out what a stream holds back; the exit code that it leads to. A closed stream is None."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        return _complain(str(error))
+    return 0
 
 
 def script() -> None:
@@ -178,9 +200,9 @@ def script() -> None:
     try:
         main()
     except SystemExit as end:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 1)
+        code = end.code if isinstance(end.code, int) else 1
+        unwritten = _flush(sys.stdout), _flush(sys.stderr)
+        os._exit(code or max(unwritten))
 
 
 if __name__ == "__main__":

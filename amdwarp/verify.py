@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -35,7 +37,7 @@ class Case:
         dtype, arch, schedule: what was compiled.
         workgroups: how many ran.
         rel_error: Frobenius norm of the difference over that of the reference, on the elements that ran; None where
-            the case did not get that far.
+            the case did not get that far. Infinite or NaN where the kernel wrote that.
         vgprs, spills, lds_bytes: of the compiled kernel.
         seconds: compilation, emulation and comparison, measured on this CPU.
         ok: every workgroup wrote its tile and nothing else, the error is within the bound, and nothing spilled.
@@ -56,7 +58,8 @@ class Case:
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"shape": list(self.shape)}
+        finite = self.rel_error is not None and math.isfinite(self.rel_error)
+        return asdict(self) | {"shape": list(self.shape), "rel_error": self.rel_error if finite else None}
 
 
 def error_bound(dtype: str, k: int) -> float:
@@ -84,18 +87,21 @@ def verify_gemm(
         schedule: name of a schedule, or None for the kernel's own choice.
         workgroups: how many to run, spread over the grid; None for all.
         b_order: ``"nk"``: B is a transposed view, as a linear layer's weight; ``"kn"``: B is row-major.
-        inputs: A (M, K) and B (K, N) instead of normal random numbers; without NaN.
+        inputs: A (M, K) and B (K, N) instead of normal random numbers; finite.
         progress: called with (workgroups done, workgroups to do).
 
     Raises:
-        UsageError: an argument that is not understood.
+        UsageError: an argument that is not understood, a shape that this machine's memory does not hold, or a product
+            that the output type does not.
         UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
     """
     from .kernels import gemm
 
     _check(shape, dtype, b_order, workgroups)
     get_target(arch)
-    m, n, _ = shape
+    m, n, k = shape
+    gemm.product_extents(gemm.Matrix(m, k, k, 1), gemm.Matrix(k, n, n, 1))
+    _check_memory(shape)
     a, b = inputs if inputs is not None else random_inputs(shape, dtype, b_order)
     out = np.full((m, n), POISON, np.uint16).view(DTYPES[dtype])
     started = time.perf_counter()
@@ -133,6 +139,18 @@ def _check(shape: tuple[int, ...], dtype: str, b_order: str, workgroups: int | N
         raise UsageError(f"{workgroups} workgroups prove nothing", remedy="give a positive number or all")
 
 
+def _check_memory(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    # A, B and C of two bytes, random numbers of four before they are rounded, and a flag for each element of C
+    need = 2 * (m * k + k * n + m * n) + 4 * max(m * k, k * n) + m * n
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > have:
+        raise UsageError(
+            f"shape {m},{n},{k} takes {need / 2**30:.0f} GiB of memory, and this machine has {have / 2**30:.0f}",
+            remedy="verify a smaller shape",
+        )
+
+
 def random_inputs(shape: tuple[int, int, int], dtype: str, b_order: str) -> tuple[Array, Array]:
     """Normal random A (M, K) and B (K, N), the same on every machine; B stored in the order asked for."""
     m, n, k = shape
@@ -149,6 +167,9 @@ def compare(
 
     Returns:
         the relative error over the written tiles, and what is wrong, or "".
+
+    Raises:
+        UsageError: the product does not fit the dtype, so that no kernel could compute it.
     """
     written = out.view(np.uint16) != POISON
     tiles = [region for region in _tiles(out.shape, tile) if written[region].any()]
@@ -160,6 +181,7 @@ def compare(
     square = norm = 0.0
     for rows, columns in tiles:
         expected = a[rows].astype(np.float32) @ b[:, columns].astype(np.float32)
+        _check_range(expected, dtype)
         difference = out[rows, columns].astype(np.float32) - expected
         square += float(np.sum(difference.astype(np.float64) ** 2))
         norm += float(np.sum(expected.astype(np.float64) ** 2))
@@ -169,6 +191,15 @@ def compare(
         error = float(np.sqrt(square / norm))
     bound = error_bound(dtype, a.shape[1])
     return error, "" if error <= bound else f"relative error {error:.3g} exceeds the bound {bound:.3g}"
+
+
+def _check_range(expected: Array, dtype: str) -> None:
+    with np.errstate(over="ignore"):
+        fits = bool(np.isfinite(expected.astype(DTYPES[dtype]).astype(np.float32)).all())
+    if not fits:
+        raise UsageError(
+            f"the product reaches {np.abs(expected).max():.3g}, beyond the range of {dtype}", remedy="scale A or B down"
+        )
 
 
 def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterable[tuple[slice, slice]]:
@@ -182,26 +213,44 @@ def _corner(region: tuple[slice, slice]) -> str:
 
 
 def load_inputs(a_file: str, b_file: str, dtype: str) -> tuple[Array, Array]:
-    """A and B from ``.npy`` files, converted to the dtype.
+    """A, row-major, and B, in the order it was saved in, from ``.npy`` files, converted to the dtype.
 
     Raises:
-        UsageError: a file that cannot be read, a wrong rank, mismatched K, or a NaN, which no norm can compare.
+        UsageError: a file that cannot be read, a wrong rank, mismatched K, or numbers that are not finite in the dtype,
+            which no norm can compare.
     """
-    arrays = []
-    for name, file in (("A", a_file), ("B", b_file)):
-        try:
-            array = np.load(file, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{name} cannot be read from {file}: {error}", remedy="give a .npy file") from error
-        if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
-            raise UsageError(f"{name} is {array.dtype}{list(array.shape)}", remedy="give a matrix of numbers")
-        if np.isnan(array).any():
-            raise UsageError(f"{name} holds NaN, which no norm can compare", remedy="replace the NaN")
-        arrays.append(array.astype(DTYPES[dtype]))
-    a, b = arrays
+    a = np.ascontiguousarray(_load_matrix("A", a_file, dtype))
+    b = _load_matrix("B", b_file, dtype)
     if a.shape[1] != b.shape[0]:
         raise UsageError(f"K differs: A is {list(a.shape)}, B is {list(b.shape)}", remedy="B must be (K, N)")
     return a, b
+
+
+def _load_matrix(name: str, file: str, dtype: str) -> Array:
+    try:
+        with open(file, "rb") as stream:
+            if stream.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+                raise UsageError(f"{name}: {file} is no .npy file", remedy="write one with numpy.save")
+            stream.seek(0)
+            array = np.load(stream, allow_pickle=False)
+    except UsageError:
+        raise
+    except (OSError, ValueError, EOFError, MemoryError) as error:
+        raise UsageError(f"{name} cannot be read from {file}: {error}", remedy="give a .npy file") from error
+    if array.dtype == np.dtype("V2"):  # what numpy.save makes of bfloat16, for which the format has no name
+        array = array.view(ml_dtypes.bfloat16)
+    numeric = array.dtype.kind in "fiu" or array.dtype == ml_dtypes.bfloat16
+    if array.ndim != 2 or not numeric or 0 in array.shape:
+        raise UsageError(f"{name} is {array.dtype}{list(array.shape)}", remedy="give a matrix of numbers")
+    for bad, what in ((np.isnan, "NaN"), (np.isinf, "infinity")):
+        if bad(array).any():
+            raise UsageError(f"{name} holds {what}, which no norm can compare", remedy=f"replace the {what}")
+    with np.errstate(over="ignore"):
+        converted = array.astype(DTYPES[dtype])
+    if not np.isfinite(converted).all():
+        largest = float(np.abs(array.astype(np.float64)).max())
+        raise UsageError(f"{name} reaches {largest:.3g}, beyond the range of {dtype}", remedy=f"scale {name} down")
+    return converted
 
 
 __all__ = ["DTYPES", "LLAMA3_8B", "SAMPLED_WORKGROUPS", "AmdwarpError", "Case", "load_inputs", "verify_gemm"]

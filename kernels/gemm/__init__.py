@@ -153,5 +153,6 @@ __all__ = [
     "choose",
     "matmul",
     "plan",
+    "product_extents",
     "schedule_name",
 ]

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
+import typer
 
 from amdwarp import cli
 
@@ -59,6 +61,13 @@ WRONG = [
     (["verify", "gemm", "--schedule", "nope", "--shape", "64,64,64"], "there is no schedule 'nope'"),
     (["verify", "gemm", "--workgroups", "0"], "a positive number or all"),
     (["verify", "gemm", "--workgroups", "some"], "a positive number or all"),
+    (["verify", "gemm", "--workgroups", "\u00b2"], "a positive number or all"),
+    (["verify", "gemm", "--workgroups", "2.5"], "a positive number or all"),
+    (["verify", "gemm", "--shape", "1" + 30 * "0" + ",1,1"], "exceeds 2147482624"),
+    (["verify", "gemm", "--shape", "3000000,3000000,1"], "GiB of memory, and this machine has"),
+    (["verify", "gemm", "--arch", "gfx942", "--shape", "64,64,64"], "not on gfx942; choose gfx950"),
+    (["verify", "gemm", "--a", "a.npy", "--b", "b.npy", "--shape", "8,8,8"], "drop --shape and --b-order"),
+    (["verify", "gemm", "--a", "a.npy", "--b", "b.npy", "--b-order", "nk"], "drop --shape and --b-order"),
     (["verify", "gemm", "--b-order", "row"], "use nk or kn"),
     (["verify", "gemm", "--a", "a.npy"], "--a and --b go together"),
     (["verify", "gemm", "--nope"], "No such option: --nope"),
@@ -69,9 +78,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("argv", "text"), WRONG, ids=[" ".join(argv) for argv, _ in WRONG])
-def test_wrong_input_is_one_line_and_exit_2(
-    argv: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_input_is_one_line_and_exit_2(argv: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *argv)
     assert code == 2 and out == ""
     assert err.startswith("amdwarp: ") and len(err.strip().splitlines()) == 1
@@ -91,22 +98,93 @@ def test_inputs_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ("a", "b", "text"),
     [
         (np.full((4, 4), np.nan), np.ones((4, 4)), "A holds NaN, which no norm can compare"),
+        (np.full((4, 4), -np.inf), np.ones((4, 4)), "A holds infinity, which no norm can compare"),
+        (np.full((4, 4), -1e6), np.ones((4, 4)), "A reaches 1e+06, beyond the range of fp16; scale A down"),
+        (np.full((4, 4), 200), np.full((4, 4), 200), "the product reaches 1.6e+05, beyond the range of fp16"),
+        (np.ones((4, 4), bool), np.ones((4, 4)), "A is bool[4, 4]; give a matrix of numbers"),
+        (np.ones((4, 4), complex), np.ones((4, 4)), "give a matrix of numbers"),
         (np.ones((4, 5)), np.ones((4, 4)), "K differs: A is [4, 5], B is [4, 4]"),
         (np.ones(4), np.ones((4, 4)), "give a matrix of numbers"),
         (np.ones((0, 4)), np.ones((4, 4)), "give a matrix of numbers"),
+        (b"not an array", np.ones((4, 4)), "a.npy is no .npy file; write one with numpy.save"),
+        (b"", np.ones((4, 4)), "a.npy is no .npy file"),
+        (b"PK\x03\x04 an .npz file", np.ones((4, 4)), "a.npy is no .npy file"),
+        (b"\x93NUMPY\x01\x00", np.ones((4, 4)), "A cannot be read"),
         (None, np.ones((4, 4)), "A cannot be read"),
     ],
 )
 def test_bad_input_files(
-    a: np.ndarray | None, b: np.ndarray, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    a: np.ndarray | bytes | None, b: np.ndarray, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if a is None:
-        (tmp_path / "a.npy").write_bytes(b"not an array")
-    else:
+    if isinstance(a, bytes):
+        (tmp_path / "a.npy").write_bytes(a)
+    elif a is not None:
         np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
-    code, _, err = run(capsys, "verify", "gemm", "--a", str(tmp_path / "a.npy"), "--b", str(tmp_path / "b.npy"))
+    files = "--a", str(tmp_path / "a.npy"), "--b", str(tmp_path / "b.npy")
+    code, _, err = run(capsys, "verify", "gemm", *files, "--dtype", "fp16")
     assert code == 2 and text in err and len(err.strip().splitlines()) == 1
+
+
+def test_files_in_column_order_and_in_bfloat16(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = np.random.default_rng(1).standard_normal((40, 40))
+    np.save(tmp_path / "a.npy", np.asfortranarray(values))
+    np.save(tmp_path / "b.npy", values.astype(ml_dtypes.bfloat16))
+    files = "--a", str(tmp_path / "a.npy"), "--b", str(tmp_path / "b.npy")
+    assert run(capsys, "verify", "gemm", *files, "--dtype", "bf16", "--json")[0] == 0
+
+
+@pytest.mark.parametrize("error", [float("inf"), float("nan"), None])
+def test_json_has_no_numbers_that_json_lacks(
+    error: float | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from amdwarp import verify
+
+    monkeypatch.setattr(verify, "compare", lambda *_: (error, "wrong"))
+    code, out, _ = run(capsys, "verify", "gemm", "--shape", "64,64,64", "--dtype", "fp16", "--json")
+    assert code == 1 and json.loads(out, parse_constant=pytest.fail)["cases"][0]["rel_error"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (typer.Abort(), 130, ""),
+        (PermissionError(13, "Permission denied", "/cache"), 2, "Permission denied: '/cache'"),
+        (MemoryError(), 2, "out of memory"),
+    ],
+)
+def test_what_ends_a_run_early_leaves_no_traceback(
+    error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "verify_gemm", fail)
+    ended, out, err = run(capsys, "verify", "gemm", "--shape", "64,64,64")
+    assert ended == code and out == "" and text in err and "Traceback" not in err
+
+
+def test_narrow_terminals_lose_no_column(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    _, out, _ = run(capsys, "verify", "gemm", "--shape", "64,64,64", "--dtype", "fp16")
+    assert "inter_wave_128" in out and "135104" in out and "\u2026" not in out
+
+
+SCRIPT = f"'{sys.executable}' -c 'from amdwarp.cli import script; script()'"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "text"),
+    [
+        ("--version >&-", 0, ""),
+        ("verify nothing 2>&-", 2, ""),
+        ("--version > /dev/full", 2, "amdwarp: [Errno 28] No space left on device"),
+    ],
+)
+def test_streams_that_cannot_be_written(command: str, code: int, text: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{SCRIPT} {command}"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (code, "", text)
 
 
 def child(source: str, *argv: str) -> subprocess.CompletedProcess[str]:
