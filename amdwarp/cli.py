@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from . import __version__
+from .bench.commands import app as bench
 from .cycles.commands import cycles, timeline
 from .errors import AmdwarpError, UsageError
 from .verify import DTYPES, LLAMA3_8B, SAMPLED_WORKGROUPS, Case, load_inputs, verify_gemm
@@ -153,6 +154,7 @@ def _workgroups(text: str) -> int | None:
 
 app.command()(cycles)
 app.command()(timeline)
+app.add_typer(bench, name="bench")
 
 
 def main(argv: list[str] | None = None) -> None:
