@@ -106,13 +106,9 @@ class Effects:
         """Registers read or written."""
         return self.reads | self.writes
 
-    @property
-    def is_valu(self) -> bool:
-        """True for vector arithmetic, matrix instructions left out."""
-        return self.format in _VALU_FORMATS
 
-
-_VALU_FORMATS = (Format.VOP1, Format.VOP2, Format.VOP3, Format.VOP3P, Format.VOPC)
+#: Vector arithmetic, matrix instructions left out.
+VALU_FORMATS = (Format.VOP1, Format.VOP2, Format.VOP3, Format.VOP3P, Format.VOPC)
 
 
 def wait_limits(inst: Instruction) -> tuple[tuple[str, int], ...]:

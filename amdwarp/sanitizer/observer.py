@@ -13,16 +13,17 @@ from typing import Any
 
 from amdwarp.asm import Instruction, Program
 from amdwarp.emulator.events import InstructionEvent
+from amdwarp.errors import EmulatorError
 from amdwarp.sanitizer.effects import COUNTER, QUEUES, VM, Effects, name_registers, program_effects
-from amdwarp.sanitizer.order import ATOMIC, FINISHED, MAX_WAVES, TO_LDS, Records
+from amdwarp.sanitizer.order import ATOMIC, FINISHED, MAX_WAVES, TO_LDS, WRITE, Records
 from amdwarp.sanitizer.pending import conflict, suspects
 from amdwarp.sanitizer.report import Collector, Finding, Site, span
-from amdwarp.sanitizer.shadow import Clash, LdsShadow
+from amdwarp.sanitizer.shadow import LdsShadow
+from amdwarp.sanitizer.slots import Clash
 from amdwarp.sanitizer.spin import SpinWatch
 from amdwarp.sanitizer.waitstates import Shortfall, shortfalls
-from amdwarp.errors import EmulatorError
 
-_FLAGS = {"read": 0, "write": 0, "atomic": ATOMIC}
+_FLAGS = {"read": 0, "write": WRITE, "atomic": ATOMIC | WRITE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,6 @@ class Sanitizer:
         self.position = [program.entry] * self.waves
         self.queues: dict[str, list[list[Operation]]] = {}
         self.ended: set[int] = set()
-        self._later: Site | None = None
         self._executed: set[int] = set()
         self._watched = {at for pair in self.shortfalls for at in (pair.producer, pair.consumer)}
         self._handlers = [
@@ -100,6 +100,11 @@ class Sanitizer:
             self.shadow.reset()
         self.spin.reset()
         self._fresh()
+
+    def workgroup_end(self, index: tuple[int, int, int]) -> None:
+        """A workgroup has ended."""
+        if self.shadow is not None:
+            self.shadow.finish()
 
     def instruction(self, event: InstructionEvent) -> None:
         """An instruction was issued."""
@@ -160,11 +165,10 @@ class Sanitizer:
                 flags = _FLAGS[access.kind] | (TO_LDS if effects.to_lds else 0)
                 if not record:
                     record = self.records.issue(event.inst.index, event.first, event.last, flags)
-                self._later = Site(event.inst, set())
                 if access.kind == "read":
-                    self.shadow.read(access, event.first, record)
+                    self.shadow.read(access, event.inst.index, event.first, record)
                 else:
-                    self.shadow.write(access, event.first, record, flags)
+                    self.shadow.write(access, event.inst.index, event.first, record, flags)
         operation = Operation(event.inst.index, record, event.first)
         for operations in self.queues[effects.queue][event.first : event.last]:
             operations.append(operation)
@@ -211,8 +215,7 @@ class Sanitizer:
 
     def _clash(self, clash: Clash) -> None:
         """Turn a fault of the LDS shadow into a finding."""
-        assert self._later is not None
-        later = Site(self._later.inst, set(clash.waves))
+        later = None if clash.later < 0 else Site(self.program.instructions[clash.later], set(clash.waves))
         index = int(self.records.inst[clash.earlier])
         if index < 0:
             finding = Finding(

@@ -18,7 +18,7 @@ from amdwarp.emulator.memory import Array
 #: Records that stand for "nobody has read this" (all waves come after it) and "nobody has written this" (none does).
 NO_READ, NO_WRITE = 0, 1
 #: Flags of a record.
-ATOMIC, TO_LDS, FINISHED = 1, 2, 4
+ATOMIC, TO_LDS, FINISHED, WRITE = 1, 2, 4, 8
 #: Waves that a mask has room for.
 MAX_WAVES = 32
 
@@ -30,7 +30,8 @@ class Records:
         seen: uint32, bit w: wave w comes after the operation.
         inst: index of the instruction.
         wave: the owner.
-        flags: `ATOMIC`, `TO_LDS` (a load that writes LDS itself), `FINISHED` (waited for).
+        flags: `ATOMIC`, `TO_LDS` (a load that writes LDS itself), `FINISHED` (waited for), `WRITE`.
+        source: of a read: index of an instruction that wrote what it read, else -1.
     """
 
     def __init__(self, waves: int) -> None:
@@ -40,6 +41,7 @@ class Records:
         self.inst: Array = np.zeros(1 << 12, np.int32)
         self.wave: Array = np.zeros(1 << 12, np.int16)
         self.flags: Array = np.zeros(1 << 12, np.uint8)
+        self.source: Array = np.full(1 << 12, -1, np.int32)
         self._offsets = np.arange(MAX_WAVES, dtype=np.int16)
         self._bits = (1 << np.arange(MAX_WAVES, dtype=np.uint64)).astype(np.uint32)
         self.bits: Array = self._bits[:waves]
@@ -52,6 +54,7 @@ class Records:
         self.seen[NO_READ], self.seen[NO_WRITE] = self.all, 0
         self.inst[:2] = self.wave[:2] = -1
         self.flags[:2] = 0
+        self.source[:2] = -1
         self.count = 2
         self._open = []
 
@@ -59,14 +62,15 @@ class Records:
         """Records for waves [first, last); returns the number of the first, the others follow."""
         base, end = self.count, self.count + last - first
         if end > len(self.seen):
-            self.seen, self.inst, self.wave, self.flags = (
-                np.concatenate((array, np.zeros_like(array))) for array in (self.seen, self.inst, self.wave, self.flags)
-            )
+            arrays = (self.seen, self.inst, self.wave, self.flags, self.source)
+            grown = (np.concatenate((array, np.zeros_like(array))) for array in arrays)
+            self.seen, self.inst, self.wave, self.flags, self.source = grown
         self.count = end
         self.seen[base:end] = 0 if flags & TO_LDS else self._bits[first:last]
         self.inst[base:end] = inst
         self.wave[base:end] = self._offsets[first:last]
         self.flags[base:end] = flags
+        self.source[base:end] = -1
         return base
 
     def finish(self, records: Sequence[int], waves: Sequence[int]) -> None:

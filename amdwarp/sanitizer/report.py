@@ -18,6 +18,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "lds-write-after-read": ("error", "LDS is overwritten while the read of its old contents is not ordered before it"),
     "lds-write-write": ("error", "LDS is written twice in no fixed order"),
     "lds-stale-read": ("error", "LDS is read that this use of a slot has not written"),
+    "lds-lost-write": ("warning", "bytes written to LDS are never read, unlike the rest of the write"),
     "lds-uninitialised-read": ("error", "LDS is read that nobody has written"),
     "lds-out-of-bounds": ("error", "an access outside the workgroup's LDS"),
     "out-of-bounds": ("error", "an access outside every buffer"),

@@ -14,27 +14,10 @@ import numpy as np
 from amdwarp.emulator.events import Access
 from amdwarp.emulator.memory import Array, gather_block, scatter_block
 from amdwarp.sanitizer.order import ATOMIC, FINISHED, NO_READ, NO_WRITE, TO_LDS, Records
+from amdwarp.sanitizer.slots import Clash, SlotWatch
 
 #: Widest granule: what one lane moves at most.
 _WIDEST = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Clash:
-    """A fault between two operations.
-
-    Attributes:
-        kind: see `amdwarp.sanitizer.report.KINDS`.
-        earlier: record of the earlier operation, or `NO_WRITE`.
-        waves: waves of the later operation.
-        low, high: bytes [low, high) concerned.
-    """
-
-    kind: str
-    earlier: int
-    waves: frozenset[int]
-    low: int
-    high: int
 
 
 @dataclass(slots=True)
@@ -70,6 +53,8 @@ class LdsShadow:
     def __init__(self, size: int, records: Records, report: Callable[[Clash], None]) -> None:
         self.size, self.records, self.report = (size + _WIDEST - 1) // _WIDEST * _WIDEST, records, report
         self.content: Array = np.zeros(self.size, np.uint8)
+        self.slots = SlotWatch(records, report)
+        self.inst = -1
         self._make(_WIDEST)
 
     def _make(self, granule: int) -> None:
@@ -87,6 +72,21 @@ class LdsShadow:
         self.written[:] = NO_WRITE
         self.read_by[:] = NO_READ
         self.atomic_by = self.skipped = self.kept = None
+        self.slots.reset()
+
+    def finish(self) -> None:
+        """The workgroup has ended: judge what its slots were used for."""
+        self.inst = -1
+        unread = (self.read_by < self.written).all(axis=0)
+        if self.atomic_by is not None:
+            unread &= (self.atomic_by == NO_READ).all(axis=0)
+        everywhere = np.arange(self.count)
+
+        def span(left: Array) -> Clash:
+            at = everywhere[left]
+            return self._make_clash("lds-lost-write", int(self.written[at[0]]), np.empty(0, np.int64), at)
+
+        self.slots.finish(self.written, unread, span)
 
     def _split(self, granule: int) -> None:
         """Go on with narrower granules; what is known of a granule holds for its parts."""
@@ -124,12 +124,14 @@ class LdsShadow:
 
     # Reads
 
-    def read(self, access: Access, first: int, base: int) -> None:
-        """Check and note a read by waves from `first` on, whose records start at `base`."""
+    def read(self, access: Access, inst: int, first: int, base: int) -> None:
+        """Check and note a read of instruction `inst` by waves from `first` on, whose records start at `base`."""
+        self.inst = inst
         pieces = self._pieces(access, access.addresses, first, base)
         if pieces.at.size == 0:
             return
         last = self.written.take(pieces.at)
+        self.records.source[base : self.records.count] = self.records.inst[last.flat[0]]
         unseen = (self.records.seen.take(last) & pieces.bit) == 0
         if unseen.any():
             self._bad_read(pieces, last, unseen)
@@ -152,30 +154,18 @@ class LdsShadow:
         self._each("lds-unpublished-read", pieces, last, unseen & ~nobody)
 
     def _read_again(self, pieces: Pieces, last: Array, before: Array, again: Array) -> None:
-        """Bytes that this instruction of this wave has read before, though their writer has gone on.
-
-        It is a fault where the instruction that wrote them was executed again in between and that execution is visible
-        here: this use of the slot was to read what that one wrote.
-        """
-        records = self.records
-        record = np.broadcast_to(pieces.record, pieces.at.shape)
-        again &= records.inst.take(before) == records.inst.take(record)
+        """Pieces that the wave has read since they were written: note those it read with the same instruction."""
+        again &= self.records.inst.take(before) == self.inst
         if not again.any():
             return
         found, waves = last[again], np.broadcast_to(pieces.wave, pieces.at.shape)[again]
         at, before = pieces.at[again], before[again]
-        key = np.unique(np.stack((found, waves, before)), axis=1)
-        for writer, wave, previous in key.T.tolist():
-            if self._went_on(writer, wave, previous):
-                same = (found == writer) & (waves == wave) & (before == previous)
-                self._clash("lds-stale-read", writer, waves[same], at[same])
-
-    def _went_on(self, writer: int, reader: int, since: int) -> bool:
-        """True if the instruction of record `writer` was executed again behind record `since`, visibly to `reader`."""
-        records = self.records
-        tail = slice(since + 1, records.count)
-        same = (records.inst[tail] == records.inst[writer]) & (records.wave[tail] == records.wave[writer])
-        return bool((same & ((records.seen[tail] & records.bits[reader]) != 0)).any())
+        instructions = self.records.inst.take(found)
+        for inst in np.unique(instructions).tolist():
+            for wave in np.unique(waves[instructions == inst]).tolist():
+                same = (instructions == inst) & (waves == wave)
+                clash = self._make_clash("lds-stale-read", int(found[same][0]), waves[same], at[same])
+                self.slots.read_again(clash.earlier, int(before[same].min()), clash)
 
     def _skipped_read(self, pieces: Pieces) -> None:
         assert self.skipped is not None
@@ -186,8 +176,9 @@ class LdsShadow:
 
     # Writes
 
-    def write(self, access: Access, first: int, base: int, flags: int) -> None:
-        """Check and note a write or atomic by waves from `first` on, whose records start at `base`."""
+    def write(self, access: Access, inst: int, first: int, base: int, flags: int) -> None:
+        """Check and note a write or atomic of `inst` by waves from `first` on, whose records start at `base`."""
+        self.inst = inst
         if access.mask is not None and flags & TO_LDS:
             self._note_skipped(access, first, base)
         pieces = self._pieces(access, access.addresses, first, base)
@@ -198,6 +189,8 @@ class LdsShadow:
         if clash.any():
             self._write_write(access, pieces, last, clash, flags)
         self._against_all(pieces, self.read_by, "lds-write-after-read", access)
+        if not flags & ATOMIC:
+            self._overwritten(pieces, last)
         if flags & TO_LDS:
             self._own_reads(pieces)
         if self.atomic_by is not None and not flags & ATOMIC:
@@ -209,6 +202,21 @@ class LdsShadow:
             self._content(access, pieces)
         if self.kept is not None:
             self.kept[pieces.at] = False
+
+    def _overwritten(self, pieces: Pieces, last: Array) -> None:
+        """Tell `SlotWatch` of written pieces that nobody has read."""
+        unread = (self.read_by[:, pieces.at] < last).all(axis=0) & (last != NO_WRITE)
+        if self.atomic_by is not None:
+            unread &= (self.atomic_by[:, pieces.at] < last).all(axis=0)
+        if not unread.any():
+            return
+        zero = ~self.content.reshape(self.count, -1).any(axis=1).take(pieces.at)
+
+        def span(lost: Array) -> Clash:
+            at, waves = pieces.where(lost)
+            return self._make_clash("lds-lost-write", int(last[lost][0]), waves, at)
+
+        self.slots.overwritten(last, unread, zero, span)
 
     def _write_write(self, access: Access, pieces: Pieces, last: Array, clash: Array, flags: int) -> None:
         records = self.records
@@ -306,8 +314,11 @@ class LdsShadow:
                 self._clash(kind, record, waves[own], at[own])
 
     def _clash(self, kind: str, earlier: int, waves: Array, at: Array) -> None:
+        self.report(self._make_clash(kind, earlier, waves, at))
+
+    def _make_clash(self, kind: str, earlier: int, waves: Array, at: Array) -> Clash:
         low, high = int(at.min()) * self.granule, (int(at.max()) + 1) * self.granule
-        self.report(Clash(kind, earlier, frozenset(np.unique(waves).tolist()), low, high))
+        return Clash(kind, earlier, self.inst, frozenset(np.unique(waves).tolist()), low, high)
 
 
 def _low_bytes(values: Array, size: int) -> Array:

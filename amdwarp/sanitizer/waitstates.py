@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from amdwarp.asm import Immediate, Instruction, Program, Symbol
 from amdwarp.asm.table import Format
-from amdwarp.sanitizer.effects import EXEC_BITS, M0_BITS, SCALAR_BITS, VCC_BITS, VECTOR_BITS, Effects
+from amdwarp.sanitizer.effects import EXEC_BITS, M0_BITS, SCALAR_BITS, VALU_FORMATS, VCC_BITS, VECTOR_BITS, Effects
 from amdwarp.sanitizer.flow import successors
 
 TARGETS = ("gfx942", "gfx950")
@@ -58,37 +58,41 @@ def matrix_class(inst: Instruction, target: str) -> Matrix | None:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules ask of an instruction."""
+    """What the rules ask of an instruction.
+
+    Attributes:
+        matrix: its timing class if it is a matrix instruction.
+        is_valu: vector arithmetic other than that.
+        is_memory: LDS and vector memory operations.
+        is_dpp: a form that reads other lanes.
+        vector_writes: vector registers written, those that a load delivers included.
+        scalar_writes: scalar registers written.
+    """
 
     inst: Instruction
     effects: Effects
-    matrix: Matrix | None
     is_gfx950: bool
+    matrix: Matrix | None
+    is_valu: bool
+    is_memory: bool
+    is_dpp: bool
+    vector_writes: int
+    scalar_writes: int
 
-    @property
-    def is_valu(self) -> bool:
-        """True for vector arithmetic other than matrix instructions."""
-        return self.effects.is_valu
 
-    @property
-    def is_memory(self) -> bool:
-        """True for LDS and vector memory operations."""
-        return self.effects.format in _MEMORY
-
-    @property
-    def is_dpp(self) -> bool:
-        """True for forms that read other lanes."""
-        return self.inst.encoding in ("dpp", "e64_dpp", "dpp8")
-
-    @property
-    def vector_writes(self) -> int:
-        """Vector registers written, those that a load delivers included."""
-        return self.effects.writes & VECTOR_BITS
-
-    @property
-    def scalar_writes(self) -> int:
-        """Scalar registers written."""
-        return self.effects.writes & SCALAR_BITS
+def facts_of(inst: Instruction, effects: Effects, target: str) -> Facts:
+    """What the rules ask of `inst`."""
+    return Facts(
+        inst,
+        effects,
+        target == "gfx950",
+        matrix_class(inst, target) if effects.format is Format.MFMA else None,
+        effects.format in VALU_FORMATS,
+        effects.format in _MEMORY,
+        inst.encoding in ("dpp", "e64_dpp", "dpp8"),
+        effects.writes & VECTOR_BITS,
+        effects.writes & SCALAR_BITS,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +102,13 @@ class Rule:
     Attributes:
         name: from what to what, for the finding.
         source: registers of a producer that are dangerous, 0 where it is none.
+        reach: the most wait states it asks for.
         hit: (registers of a consumer that meet them, wait states needed); the first argument is the producer.
     """
 
     name: str
     source: Callable[[Facts], int]
+    reach: int
     hit: Callable[[Facts, Facts], tuple[int, int]]
 
 
@@ -238,55 +244,118 @@ def _lane_select(p: Facts, c: Facts) -> tuple[int, int]:
     return _NOTHING
 
 
-def _needs(
-    states: int, applies: Callable[[Facts], bool], bits: Callable[[Facts], int]
-) -> Callable[..., tuple[int, int]]:
-    """A consumer side that asks for `states` where `applies`."""
-    return lambda p, c: (bits(c), states) if applies(c) else _NOTHING
+def _matrix_result(p: Facts) -> int:
+    return p.vector_writes if p.matrix is not None else 0
+
+
+def _transcendental(p: Facts) -> int:
+    return p.vector_writes if p.is_valu and _TRANS.match(p.inst.base) else 0
+
+
+def _dot(p: Facts) -> int:
+    return p.vector_writes if p.is_valu and p.inst.base.startswith("v_dot") else 0
+
+
+def _salu_m0(p: Facts) -> int:
+    return p.effects.writes & M0_BITS if p.effects.format is Format.SALU else 0
+
+
+def _any_result(p: Facts) -> int:
+    return p.vector_writes
+
+
+def _if(
+    name: str,
+    source: Callable[[Facts], int],
+    states: int,
+    applies: Callable[[Facts], bool],
+    bits: Callable[[Facts], int],
+) -> Rule:
+    """A rule that asks for `states` of every consumer where it `applies`."""
+    return Rule(name, source, states, lambda p, c: (bits(c), states) if applies(c) else _NOTHING)
 
 
 def _reads(c: Facts) -> int:
     return c.effects.reads
 
 
+def _touches(c: Facts) -> int:
+    return c.effects.touches
+
+
 def _exec(c: Facts) -> int:
     return EXEC_BITS
 
 
+def _is_matrix(c: Facts) -> bool:
+    return c.matrix is not None
+
+
+def _is_vmem(c: Facts) -> bool:
+    return c.effects.format in _VMEM
+
+
+def _is_valu(c: Facts) -> bool:
+    return c.is_valu
+
+
+def _is_dpp(c: Facts) -> bool:
+    return c.is_dpp
+
+
+def _is_lane(c: Facts) -> bool:
+    return c.is_valu and c.inst.base in _LANES
+
+
+def _is_lane_read(c: Facts) -> bool:
+    return c.is_valu and c.inst.base in _LANES[:2]
+
+
 def _is_swap(c: Facts) -> bool:
-    return c.is_gfx950 and c.inst.base.startswith("v_permlane")
+    return c.is_gfx950 and c.is_valu and c.inst.base.startswith("v_permlane")
+
+
+def _is_div_fmas(c: Facts) -> bool:
+    return c.is_valu and c.inst.base.startswith("v_div_fmas")
+
+
+def _is_vector(c: Facts) -> bool:
+    return c.is_valu or c.matrix is not None
+
+
+def _is_plain_vector(c: Facts) -> bool:
+    return _is_vector(c) and not _TRANS.match(c.inst.base)
+
+
+def _is_other_than_dot(c: Facts) -> bool:
+    return (c.is_valu or c.is_memory) and not c.inst.base.startswith("v_dot")
 
 
 #: Every rule.
 RULES: tuple[Rule, ...] = (
-    Rule("a matrix result used as C", lambda p: p.vector_writes if p.matrix else 0, _mfma_to_addend),
-    Rule("a matrix result used as A or B", lambda p: p.vector_writes if p.matrix else 0, _mfma_to_factor),
-    Rule("a matrix result read", lambda p: p.vector_writes if p.matrix else 0, _mfma_to_read),
-    Rule("a matrix result overwritten", lambda p: p.vector_writes if p.matrix else 0, _mfma_to_write),
-    Rule("C of a matrix instruction overwritten", _addend, _addend_to_write),
-    Rule("a VALU result used by a matrix instruction", _valu_vectors, _needs(2, lambda c: c.matrix is not None, _reads)),
-    Rule("exec written by VALU before a matrix instruction", _valu_scalars, _needs(4, lambda c: c.matrix is not None, _exec)),
-    Rule("an SGPR written by VALU read by vector memory", _valu_scalars, _needs(5, lambda c: c.effects.format in _VMEM, _reads)),
-    Rule("an SGPR written by VALU read by VALU", _valu_scalars, _needs(2, lambda c: c.is_valu, _reads)),
-    Rule("vcc written by VALU before v_div_fmas", _valu_scalars,
-         _needs(4, lambda c: c.inst.base.startswith("v_div_fmas"), lambda c: VCC_BITS)),
-    Rule("an SGPR written by VALU used to select a lane", _valu_scalars, _lane_select),
-    Rule("exec written by VALU before a lane access", _valu_scalars, _needs(4, lambda c: c.inst.base in _LANES, _exec)),
-    Rule("a VALU result read by a lane access", _valu_vectors, _needs(1, lambda c: c.inst.base in _LANES[:2], _reads)),
-    Rule("a result read by DPP", lambda p: p.vector_writes, _needs(2, lambda c: c.is_dpp, _reads)),
-    Rule("exec written by VALU before DPP", _valu_scalars, _needs(5, lambda c: c.is_dpp, _exec)),
-    Rule("a transcendental result read by another unit", lambda p: p.vector_writes if _TRANS.match(p.inst.base) else 0,
-         _needs(1, lambda c: (c.is_valu or c.matrix is not None) and not _TRANS.match(c.inst.base), _reads)),
-    Rule("a partly written register used", _shifted_result,
-         _needs(1, lambda c: c.is_valu or c.matrix is not None, lambda c: c.effects.touches)),
-    Rule("data of a wide store overwritten", _wide_store, _needs(2, lambda c: c.is_valu, lambda c: c.vector_writes)),
-    Rule("m0 written before a load to LDS", lambda p: p.effects.writes & M0_BITS if p.effects.format is Format.SALU else 0,
-         _needs(1, lambda c: c.effects.to_lds, lambda c: M0_BITS)),
-    Rule("a VALU result used by a lane swap", _valu_vectors, _needs(2, _is_swap, _reads)),
-    Rule("exec written by v_cmpx before a lane swap", _valu_scalars, _needs(4, _is_swap, _exec)),
-    Rule("a dot product used by another instruction", lambda p: p.vector_writes if p.inst.base.startswith("v_dot") else 0,
-         _needs(3, lambda c: c.is_valu or c.is_memory, lambda c: 0 if c.inst.base.startswith("v_dot") else c.effects.touches)),
-)  # fmt: skip
+    Rule("a matrix result used as C", _matrix_result, _FARTHEST, _mfma_to_addend),
+    Rule("a matrix result used as A or B", _matrix_result, _FARTHEST, _mfma_to_factor),
+    Rule("a matrix result read", _matrix_result, _FARTHEST, _mfma_to_read),
+    Rule("a matrix result overwritten", _matrix_result, _FARTHEST, _mfma_to_write),
+    Rule("C of a matrix instruction overwritten", _addend, 15, _addend_to_write),
+    Rule("an SGPR written by VALU used to select a lane", _valu_scalars, 4, _lane_select),
+    _if("a VALU result used by a matrix instruction", _valu_vectors, 2, _is_matrix, _reads),
+    _if("exec written by VALU before a matrix instruction", _valu_scalars, 4, _is_matrix, _exec),
+    _if("an SGPR written by VALU read by vector memory", _valu_scalars, 5, _is_vmem, _reads),
+    _if("an SGPR written by VALU read by VALU", _valu_scalars, 2, _is_valu, _reads),
+    _if("vcc written by VALU before v_div_fmas", _valu_scalars, 4, _is_div_fmas, lambda c: VCC_BITS),
+    _if("exec written by VALU before a lane access", _valu_scalars, 4, _is_lane, _exec),
+    _if("a VALU result read by a lane access", _valu_vectors, 1, _is_lane_read, _reads),
+    _if("a result read by DPP", _any_result, 2, _is_dpp, _reads),
+    _if("exec written by VALU before DPP", _valu_scalars, 5, _is_dpp, _exec),
+    _if("a transcendental result read by another unit", _transcendental, 1, _is_plain_vector, _reads),
+    _if("a partly written register used", _shifted_result, 1, _is_vector, _touches),
+    _if("data of a wide store overwritten", _wide_store, 2, _is_valu, lambda c: c.vector_writes),
+    _if("m0 written before a load to LDS", _salu_m0, 1, lambda c: c.effects.to_lds, lambda c: M0_BITS),
+    _if("a VALU result used by a lane swap", _valu_vectors, 2, _is_swap, _reads),
+    _if("exec written by v_cmpx before a lane swap", _valu_scalars, 4, _is_swap, _exec),
+    _if("a dot product used by another instruction", _dot, 3, _is_other_than_dot, _touches),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,27 +381,25 @@ def shortfalls(program: Program, effects: Sequence[Effects]) -> list[Shortfall]:
     """Every pair on some path through the text that a rule finds too close."""
     if program.target not in TARGETS:
         return []
-    is_gfx950 = program.target == "gfx950"
-    facts = [
-        Facts(inst, effect, matrix_class(inst, program.target), is_gfx950)
-        for inst, effect in zip(program.instructions, effects, strict=True)
-    ]
+    code = zip(program.instructions, effects, strict=True)
+    facts = [facts_of(inst, effect, program.target) for inst, effect in code]
+    following_of = [successors(program, at) for at in range(len(facts))]
     found: list[Shortfall] = []
     for producer in facts:
         active = [(rule, bits) for rule in RULES if (bits := rule.source(producer))]
         if active:
-            found += _from(program, facts, producer, active)
+            found += _from(following_of, facts, producer, active)
     found += _register_file_hazards(program)
     return found
 
 
 def _from(
-    program: Program, facts: Sequence[Facts], producer: Facts, active: list[tuple[Rule, int]]
+    following_of: Sequence[tuple[int, ...]], facts: Sequence[Facts], producer: Facts, active: list[tuple[Rule, int]]
 ) -> Iterator[Shortfall]:
     """Walk on from `producer` as far as a rule reaches."""
-    reach = _FARTHEST if producer.matrix is not None else 5
+    reach = max(rule.reach for rule, _ in active)
     start = producer.inst.index
-    work = [(following, 0, tuple(bits for _, bits in active)) for following in successors(program, start)]
+    work = [(following, 0, tuple(bits for _, bits in active)) for following in following_of[start]]
     seen: dict[int, int] = {}
     while work:
         at, states, bits = work.pop()
@@ -340,16 +407,18 @@ def _from(
             continue
         seen[at] = states
         consumer = facts[at]
-        for (rule, _), dangerous in zip(active, bits, strict=True):
-            if not dangerous:
-                continue
-            met, needed = rule.hit(producer, consumer)
-            if states < min(needed, _FARTHEST) and dangerous & met:
-                yield Shortfall(start, at, rule.name, dangerous & met, needed, states)
-        left = tuple(dangerous & ~consumer.effects.writes for dangerous in bits)
-        if any(left):
-            states += wait_states(consumer.inst)
-            work += [(following, states, left) for following in successors(program, at)]
+        writes = consumer.effects.writes
+        if consumer.is_valu or consumer.is_memory or consumer.matrix is not None:
+            for (rule, _), dangerous in zip(active, bits, strict=True):
+                if dangerous and states < rule.reach:
+                    met, needed = rule.hit(producer, consumer)
+                    if dangerous & met and states < min(needed, _FARTHEST):
+                        yield Shortfall(start, at, rule.name, dangerous & met, needed, states)
+        if writes:
+            bits = tuple(dangerous & ~writes for dangerous in bits)
+        states += wait_states(consumer.inst)
+        if states < reach and any(bits):
+            work += [(following, states, bits) for following in following_of[at]]
 
 
 def _register_file_hazards(program: Program) -> Iterator[Shortfall]:

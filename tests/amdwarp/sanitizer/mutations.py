@@ -29,6 +29,7 @@ if __name__ == "__main__":
 #: Interleavings that decide whether a mutant can change an outcome.
 SEEDS = 4
 _COUNTER = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
+_LDS_BYTES = 160 << 10
 _LIMITS = {"vmcnt": 63, "lgkmcnt": 15}
 _OFFSET = re.compile(r"\boffset:(\d+)")
 _LITERAL = re.compile(r"(?<=[ ,])(0x[0-9a-f]+|\d+)\b")
@@ -82,7 +83,7 @@ def offset_mutants(text: str, slot: int) -> Iterator[Mutant]:
             values = [(match.span(1), int(match[1]))] if match else []
         elif at in makers:
             match = None
-            values = [(m.span(1), int(m[1], 0)) for m in _LITERAL.finditer(code) if int(m[1], 0) >= 1024]
+            values = [(m.span(1), int(m[1], 0)) for m in _LITERAL.finditer(code) if _is_offset(int(m[1], 0), code)]
         else:
             continue
         for (low, high), value in values:
@@ -90,6 +91,12 @@ def offset_mutants(text: str, slot: int) -> Iterator[Mutant]:
                 if 0 <= moved and (match is None or moved < 1 << 16):
                     changed = [*lines[:at], code[:low] + str(moved) + code[high:], *lines[at + 1 :]]
                     yield Mutant(f"{value} -> {moved}", at + 1, "\n".join(changed))
+
+
+def _is_offset(value: int, code: str) -> bool:
+    """True for what may be the place of a slot: no mask, no byte selector, no negative step."""
+    limit = 1 << 15 if re.match(r"\s*s_\w+k_", code) else _LDS_BYTES
+    return 1024 <= value < limit and value % 16 == 0
 
 
 def _address_makers(lines: list[str]) -> set[int]:
@@ -176,7 +183,9 @@ def main() -> None:
         bad = [v for v in verdicts if v.changes]
         seen = [v for v in bad if v.noticed]
         more = sum(v.noticed and not v.changes for v in verdicts)
-        print(f"{name}: {len(verdicts)} mutants, {len(bad)} change an outcome, {len(seen)} of them noticed; {more} others")
+        print(
+            f"{name}: {len(verdicts)} mutants, {len(bad)} change an outcome, {len(seen)} of them noticed; {more} others"
+        )
         for v in verdicts:
             if (v.changes and not v.noticed) or options.verbose:
                 print(f"    line {v.mutant.line}: {v.mutant.change}: changes={v.changes} noticed={v.noticed}")

@@ -1,0 +1,145 @@
+"""Uses of LDS slots: data that are read once too often, and data that are never read.
+
+Races are decided by order alone. A wrong slot may be in perfect order: the bytes were written, by an earlier use, and
+everybody passed a barrier since. Two things give it away.
+
+* A *stale read*: an instruction of one wave reads bytes that it has read before, although, visibly to it, an instruction
+  that feeds it has written again in between. (A tile that stays in LDS for the whole loop is read again and again too,
+  but what feeds its reads writes once.)
+* A *lost write*: bytes that others could see are overwritten, or left at the end, without ever having been read, while
+  the rest of the same write was read; or every execution of a write is lost. A whole write that is left over, such as a
+  copy ahead of the last step, is none; nor are zeros, which fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from amdwarp.emulator.memory import Array
+from amdwarp.sanitizer.order import NO_WRITE, WRITE, Records
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A fault between two operations on LDS.
+
+    Attributes:
+        kind: see `amdwarp.sanitizer.report.KINDS`.
+        earlier: record of the earlier operation, or `NO_WRITE`.
+        later: index of the later instruction, or -1 for the end of the workgroup.
+        waves: waves of the later operation.
+        low, high: bytes [low, high) concerned.
+    """
+
+    kind: str
+    earlier: int
+    later: int
+    waves: frozenset[int]
+    low: int
+    high: int
+
+
+@dataclass(slots=True)
+class _Reread:
+    """An instruction that read the same write twice: an example, and what wrote in between."""
+
+    clash: Clash
+    between: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What became of the bytes of a write instruction: how many pieces were read, and how many lost; an example."""
+
+    read: int = 0
+    lost: int = 0
+    partly: bool = False
+    clash: Clash | None = None
+
+
+class SlotWatch:
+    """Collects the signs during a workgroup; `finish` weighs them."""
+
+    def __init__(self, records: Records, report: Callable[[Clash], None]) -> None:
+        self.records, self.report = records, report
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, for the next workgroup."""
+        self._rereads: dict[tuple[int, int], _Reread] = {}
+        self._fates: dict[int, _Fate] = {}
+
+    def read_again(self, writer: int, previous: int, clash: Clash) -> None:
+        """Waves of `clash` read what record `writer` wrote, as they did at record `previous` by the same instruction."""
+        key = (clash.later, int(self.records.inst[writer]))
+        known = self._rereads.setdefault(key, _Reread(clash))
+        tail = slice(previous + 1, self.records.count)
+        bits = np.uint32(sum(1 << wave for wave in clash.waves))
+        newer = (self.records.flags[tail] & WRITE != 0) & (self.records.seen[tail] & bits != 0)
+        if newer.any():
+            more = set(np.unique(self.records.inst[tail][newer]).tolist())
+            if more - known.between:
+                known.between |= more
+                known.clash = clash
+
+    def overwritten(self, last: Array, unread: Array, zero: Array, span: Callable[[Array], Clash]) -> None:
+        """Pieces whose last writes are the records `last` are overwritten.
+
+        Args:
+            unread: pieces nobody has read since.
+            zero: pieces that hold zeros.
+            span: makes a clash of the pieces marked.
+        """
+        visible = self.records.seen.take(last) & ~self.records.bits.take(np.maximum(self.records.wave.take(last), 0))
+        lost = unread & (visible != 0)
+        if not lost.any():
+            return
+        instructions = self.records.inst.take(last)
+        for inst in np.unique(instructions[lost]).tolist():
+            fate = self._fates.setdefault(inst, _Fate())
+            mine = instructions == inst
+            gone = lost & mine & ~zero
+            fate.lost += int(gone.sum())
+            if gone.any():
+                fate.partly |= bool((mine & ~unread).any())
+                fate.clash = fate.clash or span(gone)
+            fate.read += int((mine & ~unread).sum())
+
+    def finish(self, written: Array, unread: Array, span: Callable[[Array], Clash]) -> None:
+        """The workgroup has ended.
+
+        Args:
+            written: record that wrote each granule last.
+            unread: granules nobody has read since.
+            span: makes a clash of the granules marked.
+        """
+        for (later, _), reread in self._rereads.items():
+            if reread.between & self._feeders(later):
+                self.report(reread.clash)
+        for fate in self._fates.values():
+            if fate.clash is not None and (fate.partly or not fate.read):
+                self.report(fate.clash)
+        self._left_over(written, unread, span)
+
+    def _feeders(self, reader: int) -> set[int]:
+        """Instructions whose writes instruction `reader` has read."""
+        records = self.records
+        own = records.inst[: records.count] == reader
+        return set(np.unique(records.source[: records.count][own]).tolist()) - {-1}
+
+    def _left_over(self, written: Array, unread: Array, span: Callable[[Array], Clash]) -> None:
+        """Writes of which a part was never read, by instructions that a wave executed more than once."""
+        records = self.records
+        left = unread & (written != NO_WRITE)
+        reported: set[int] = set()
+        for record in np.unique(written[left]).tolist():
+            inst, wave = int(records.inst[record]), int(records.wave[record])
+            if inst in reported or not (~left & (written == record)).any():
+                continue
+            own = (records.inst[: records.count] == inst) & (records.wave[: records.count] == wave)
+            if int(own.sum()) > 1:
+                reported.add(inst)
+                self.report(span(left & (written == record)))
