@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from amdwarp.bench.metrics import HARDWARE, LABELS, SOURCES
-from amdwarp.bench.registry import select
-from amdwarp.bench.schema import Row, read, suffix_of, write
 from amdwarp.errors import UsageError
+
+from .metrics import HARDWARE, LABELS, SOURCES
+from .registry import select
+from .schema import Row, read, suffix_of, write
 
 #: Columns that the longest line of figures takes.
 WIDTH = 140
@@ -36,15 +37,17 @@ def list_cases(cases: Cases = None) -> None:
 @app.command()
 def run(
     cases: Cases = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help=".json or .csv; a table only, without it.")] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help=".json or .csv; only a table without it.")
+    ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(help="hardware, modelled or cpu; by default what this machine has; may repeat."),
     ] = None,
 ) -> None:
     """Run cases: timed on an AMD GPU where there is one, modelled elsewhere; host work is timed on the CPU."""
-    from amdwarp.bench.machine import this_machine
-    from amdwarp.bench.run import run_cases, sources_for
+    from .machine import this_machine
+    from .run import run_cases, sources_for
 
     wanted = source or []
     for one in wanted:
@@ -79,7 +82,7 @@ def report(
     output: Annotated[str, typer.Option("-o", "--output", help="Folder for the page.")] = "site",
 ) -> None:
     """Write a static page: history, baselines side by side, roofline. It works offline, from the file."""
-    from amdwarp.bench.report import write_site
+    from .report import write_site
 
     rows = [row for path in results for row in read(path)]
     page = write_site(rows, Path(output))

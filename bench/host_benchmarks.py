@@ -9,7 +9,6 @@ import os
 from typing import Any
 
 import pytest
-
 from amdwarp.bench.registry import Case, cases
 
 _NAMES = os.environ.get("AMDWARP_BENCH_CASES", "").splitlines()

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amdwarp.bench.registry import Modelled
 from amdwarp.cycles import Estimate, LoopReport, estimate
 from amdwarp.errors import AmdwarpError
 from amdwarp.resources import resources
+
+from .registry import Modelled
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from amdwarp.bench.metrics import CPU, HARDWARE, MODELLED
 from amdwarp.errors import UsageError
+
+from .metrics import CPU, HARDWARE, MODELLED
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Case:
 @functools.cache
 def cases() -> dict[str, Case]:
     """Every case by name."""
-    from amdwarp.bench.cases import gemm, host
+    from .cases import gemm, host
 
     found: dict[str, Case] = {}
     for case in (*gemm.CASES, *host.CASES):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from amdwarp.bench.machine import Gpu, Machine
-from amdwarp.bench.metrics import CPU, HARDWARE, MODELLED, get_metric
-from amdwarp.bench.registry import Case, Modelled
-from amdwarp.bench.schema import Row
+from .machine import Gpu, Machine
+from .metrics import CPU, HARDWARE, MODELLED, get_metric
+from .registry import Case, Modelled
+from .schema import Row
 
 PERCENTILES = (20, 50, 80)
 _SECONDS = {"ms": 1e3, "us": 1e6}

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amdwarp.bench.machine import Gpu, Machine
-from amdwarp.bench.metrics import CPU, HARDWARE, MODELLED
-from amdwarp.bench.registry import Case
-from amdwarp.bench.rows import hardware_rows, host_row, modelled_rows
-from amdwarp.bench.schema import Row, check
 from amdwarp.errors import AmdwarpError, UsageError
+
+from .machine import Gpu, Machine
+from .metrics import CPU, HARDWARE, MODELLED
+from .registry import Case
+from .rows import hardware_rows, host_row, modelled_rows
+from .schema import Row, check
 
 QUANTILES = (0.2, 0.5, 0.8)
 
@@ -65,7 +66,7 @@ def run_cases(
         UsageError: hardware is asked for and there is none, or a package is missing.
     """
     if HARDWARE in wanted and machine.gpu is None:
-        from amdwarp.bench.machine import find_gpu
+        from .machine import find_gpu
 
         raise UsageError(f"there is no GPU to measure on: {find_gpu()[1]}", remedy="leave out --source hardware")
     results = Results()

@@ -13,9 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from amdwarp.bench.metrics import CPU, HARDWARE, MODELLED, SOURCES, get_metric
 from amdwarp.errors import UsageError
 from amdwarp.target import TARGETS
+
+from .metrics import CPU, HARDWARE, MODELLED, SOURCES, get_metric
 
 FORMAT = 1
 _DIGEST = re.compile(r"[0-9a-f]{8,64}")

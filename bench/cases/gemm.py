@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from amdwarp.bench.model import TileWork, model
-from amdwarp.bench.registry import Case, GpuWork, Modelled
+from ..model import TileWork, model
+from ..registry import Case, GpuWork, Modelled
 
 SCHEDULES = ("inter_wave_256", "inter_wave_128")
 DTYPES = ("fp16", "bf16")
@@ -30,8 +30,9 @@ def shape_text(shape: Shape) -> str:
 
 def model_own(schedule: str, shape: Shape, dtype: str, target: str) -> Modelled:
     """A schedule of ``amdwarp.kernels.gemm`` in the cycle model."""
-    from amdwarp.cycles.zoo import gemm
     from amdwarp.kernels.gemm import SCHEDULES as KNOWN
+
+    from amdwarp.cycles.zoo import gemm
 
     launch = gemm(shape, dtype=dtype, schedule=schedule, arch=target)
     chosen = KNOWN[schedule]
@@ -42,8 +43,8 @@ def model_own(schedule: str, shape: Shape, dtype: str, target: str) -> Modelled:
 
 def model_stock(variant: str, shape: Shape, dtype: str, target: str) -> Modelled:
     """The stock kernel in the cycle model, at the configuration that the model finds fastest."""
-    from amdwarp.bench.peers.kernel import compile_stock, has_pingpong
-    from amdwarp.bench.peers.tune import arguments, tune
+    from ..peers.kernel import compile_stock, has_pingpong
+    from ..peers.tune import arguments, tune
 
     setting = STOCK[variant]
     m, n, k = shape
@@ -100,7 +101,7 @@ def run_torch(a: Any, b: Any, c: Any) -> None:
 
 def run_stock(variant: str, a: Any, b: Any, c: Any) -> None:  # untested on hardware
     """C = A @ B with the stock kernel, which Triton tunes on the first call."""
-    from amdwarp.bench.peers.kernel import pingpong
+    from ..peers.kernel import pingpong
 
     (m, k), n = a.shape, b.shape[1]
     with pingpong(STOCK[variant]):
@@ -114,13 +115,11 @@ def _autotuned(variant: str) -> Any:  # untested on hardware
     """A kernel of its own for each setting: Triton's cache in memory does not know of the setting."""
     import triton
 
-    from amdwarp.bench.peers.kernel import matmul
-    from amdwarp.bench.peers.tune import space
+    from ..peers.kernel import matmul
+    from ..peers.tune import space
 
     configs = [
-        triton.Config(
-            one.constexprs | {"matrix_instr_nonkdim": one.mfma}, num_warps=one.warps, num_stages=one.stages
-        )
+        triton.Config(one.constexprs | {"matrix_instr_nonkdim": one.mfma}, num_warps=one.warps, num_stages=one.stages)
         for one in space()
     ]
     return triton.autotune(configs=configs, key=["m", "n", "k"])(triton.jit(matmul))

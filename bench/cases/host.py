@@ -9,9 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
-from amdwarp.bench.cases.gemm import SCHEDULES, shape_text
-from amdwarp.bench.registry import Case, HostWork
+from ..registry import Case, HostWork
+from .gemm import SCHEDULES, shape_text
 
 TARGET = "gfx950"
 DTYPE = "fp16"
@@ -120,16 +119,17 @@ def stock_ttgir(schedule: str) -> str:
 def launch_work(schedule: str) -> HostWork:
     """From tensors to the driver's launch call: the plan with its checks, then Triton's own part."""
     import torch
-
-    from amdwarp.bench.stand_in import stand_in
     from amdwarp.kernels.gemm import Matrix, plan
+
+    from ..stand_in import stand_in
 
     m, n, k = LAUNCH_SHAPE
     a, c = torch.zeros((m, k), dtype=torch.float16), torch.zeros((m, n), dtype=torch.float16)
     b = torch.zeros((n, k), dtype=torch.float16).t()
 
     def matrix(value: Any) -> Any:
-        return Matrix(*value.shape, *value.stride(), value.data_ptr())
+        (rows, columns), (row_stride, column_stride) = value.shape, value.stride()
+        return Matrix(rows, columns, row_stride, column_stride, value.data_ptr())
 
     parts = Seconds()
 
@@ -196,4 +196,3 @@ CASES: tuple[Case, ...] = tuple(
     )
     for schedule in SCHEDULES
 )
-

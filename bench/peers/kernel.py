@@ -49,7 +49,7 @@ def matmul(
     a = a_ptr + row[:, None] * stride_am + step[None, :]
     b = b_ptr + step[:, None] + column[None, :] * stride_bn
     acc = tl.zeros((BM, BN), tl.float32)
-    for at in range(0, tl.cdiv(k, BK)):
+    for at in range(tl.cdiv(k, BK)):
         left = tl.load(a, mask=step[None, :] < k - at * BK, other=0.0)
         right = tl.load(b, mask=step[:, None] < k - at * BK, other=0.0)
         acc = tl.dot(left, right, acc)

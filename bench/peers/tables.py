@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from amdwarp.bench.cases.gemm import SCHEDULES, STOCK, Shape, model_own, model_stock, shape_text
-from amdwarp.bench.registry import Modelled
 from amdwarp.errors import AmdwarpError
+
+from ..cases.gemm import SCHEDULES, STOCK, Shape, model_own, model_stock, shape_text
+from ..registry import Modelled
 
 #: Modelled launches closer than this share are a tie, as in ``amdwarp.cycles.compare``.
 TIE = 0.03
@@ -79,7 +80,8 @@ def verdict(value: float | None) -> str:
 
 def table(lines: Sequence[Peer], shape: Shape, dtype: str, target: str) -> Table:
     """One table, for people."""
-    made = Table(title=_title(lines, shape, dtype, target), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    title = _title(lines, shape, dtype, target)
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in COLUMNS:
         left = column in ("kernel", "configuration", "")
         made.add_column(column, justify="left" if left else "right", no_wrap=True)

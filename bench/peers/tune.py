@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from amdwarp.asm import parse
-from amdwarp.bench.peers.kernel import Config, compile_stock, has_pingpong
 from amdwarp.cycles import load, record, simulate
 from amdwarp.cycles.occupancy import occupancy
 from amdwarp.errors import AmdwarpError, UsageError
+
+from .kernel import Config, compile_stock, has_pingpong
 
 #: K that all candidates are ranked at, and how many are then ranked at the K that was asked for.
 RANKING_K = 1024

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 
-from amdwarp.bench.metrics import LABELS, get_metric, title
-from amdwarp.bench.schema import Row, check
 from amdwarp.errors import UsageError
+
+from ..metrics import LABELS, get_metric, title
+from ..schema import Row, check
 
 #: Fields that can be filtered by, as they are called on the page.
 FILTERS = {"source": "source", "kernel": "kernel", "variant": "variant", "dtype": "dtype", "target": "target"}
@@ -47,7 +48,7 @@ def write_site(rows: Sequence[Row], folder: Path) -> Path:
 
 def render(rows: Sequence[Row]) -> str:
     """The page's text."""
-    from amdwarp.bench.report.figures import build_figures, latest
+    from .figures import build_figures, latest
 
     cards = build_figures(rows)
     newest = sorted(latest(rows), key=lambda row: (row.source, row.case, row.metric))

@@ -10,10 +10,10 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.colors import qualitative
 
-from amdwarp.bench.metrics import HARDWARE, MODELLED, get_metric
-from amdwarp.bench.report import FILTERS, badge
-from amdwarp.bench.report.peaks import peak_of
-from amdwarp.bench.schema import Row
+from ..metrics import HARDWARE, MODELLED, get_metric
+from ..schema import Row
+from . import FILTERS, badge
+from .peaks import peak_of
 
 _COLOURS = qualitative.D3
 _DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
@@ -63,16 +63,12 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 def build_figures(rows: Sequence[Row]) -> list[Card]:
     """Every chart that these rows give."""
     colours = _colours(rows)
-    cards: list[Card] = []
     newest = latest(rows)
-    for group in _groups(newest):
-        cards.append(side_by_side(group, colours))
+    cards = [side_by_side(group, colours) for group in _groups(newest)]
     for source, build in ((HARDWARE, hardware_roofline), (MODELLED, modelled_roofline)):
         if card := build([row for row in newest if row.source == source], colours):
             cards.append(card)
-    for group in _groups(rows):
-        cards.append(history(group, colours))
-    return cards
+    return cards + [history(group, colours) for group in _groups(rows)]
 
 
 def _colours(rows: Sequence[Row]) -> dict[str, str]:
@@ -102,8 +98,8 @@ def _name(section: str, row: Row) -> str:
 
 
 def _heading(row: Row) -> str:
-    metric = get_metric(row.metric)
-    return f"{row.kernel}: {metric.title[0].lower()}{metric.title[1:]}"
+    words = get_metric(row.metric).title
+    return f"{row.kernel}: " + (words if words[1].isupper() else words[0].lower() + words[1:])
 
 
 def _better(row: Row) -> str:
@@ -138,8 +134,8 @@ def _layout(figure: go.Figure, x_title: str, y_title: str, height: int = 380) ->
     figure.update_layout(
         template="plotly_white",
         height=height,
-        margin={"l": 70, "r": 20, "t": 16, "b": 60},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        margin={"l": 70, "r": 20, "t": 56, "b": 60},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
         hoverlabel={"align": "left"},
         bargap=0.25,
         xaxis={"title": {"text": x_title}, "automargin": True},
@@ -172,8 +168,8 @@ def side_by_side(rows: Sequence[Row], colours: dict[str, str]) -> Card:
 
 
 def _category(row: Row) -> str:
-    part = row.metric.partition(".")[2]
-    return html.escape(part) if part else "<br>".join(html.escape(x) for x in (row.shape, f"{row.dtype} {row.target}") if x)
+    lines = (row.metric.partition(".")[2], row.shape, f"{row.dtype} {row.target}".strip())
+    return "<br>".join(html.escape(line) for line in lines if line)
 
 
 def history(rows: Sequence[Row], colours: dict[str, str]) -> Card:
@@ -224,7 +220,9 @@ def _point(figure: go.Figure, row: Row, x: float, y: float, text: str, colours: 
     )
 
 
-def _roof(figure: go.Figure, name: str, peak: float, slope: float, reach: Sequence[float], meta: dict[str, str]) -> None:
+def _roof(
+    figure: go.Figure, name: str, peak: float, slope: float, reach: Sequence[float], meta: dict[str, str]
+) -> None:
     ridge = peak / slope
     low, high = min(*reach, ridge) / 2, max(*reach, ridge) * 2
     figure.add_scatter(
@@ -240,8 +238,10 @@ def _roof(figure: go.Figure, name: str, peak: float, slope: float, reach: Sequen
 
 def _log(figure: go.Figure, x_title: str, y_title: str) -> None:
     _layout(figure, x_title, y_title, 440)
-    figure.update_xaxes(type="log", dtick="D1")
-    figure.update_yaxes(type="log", dtick="D1")
+    ticks = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
+    axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}
+    figure.update_xaxes(axis)
+    figure.update_yaxes(axis)
 
 
 def hardware_roofline(rows: Sequence[Row], colours: dict[str, str]) -> Card | None:
@@ -295,5 +295,5 @@ def modelled_roofline(rows: Sequence[Row], colours: dict[str, str]) -> Card | No
         name = f"{target}: {peak:.0f} FLOP/clk, {slope:.0f} byte/clk"
         _roof(figure, name, peak, slope, [one[2] for one in found], {"source": MODELLED, "target": target})
     _log(figure, "FLOP/byte that the loop loads, MODELLED", "FLOP/clk of a compute unit, MODELLED")
-    note = "In clk, so no clock rate is in it. The slope is the best rate that the model gives the loads of one of these."
+    note = "In clk: no clock rate is in it. The slope is the best rate that the model gives the loads of one of these."
     return Card("roof", "roof-modelled", "Roofline of a compute unit", shown, note, figure)
