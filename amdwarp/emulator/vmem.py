@@ -176,9 +176,9 @@ def _extend(values: Array, size: int) -> Array:
     return ((values << np.uint32(spare)).view(np.int32) >> np.int32(spare)).view(np.uint32)
 
 
-def note(b: Batch, kind: str, located: Located, size: int) -> None:
+def note(b: Batch, kind: str, located: Located, size: int, values: Array | None = None) -> None:
     if b.group.recorder is not None:
-        b.group.recorder.access("global", kind, located[0], size, located[1])
+        b.group.recorder.access("global", kind, located[0], size, located[1], None, values)
 
 
 def bind_load(binder: Binder, locator: Locator, form: tuple[int, int, bool, str]) -> Closure:
@@ -213,7 +213,7 @@ def bind_store(binder: Binder, locator: Locator, form: tuple[int, int, bool], da
         values = take_dwords(b, row, count)
         if upper:
             values = values >> np.uint32(16)
-        note(b, "write", located, size)
+        note(b, "write", located, size, values)
         write_located(b, located, values, size)
         b.issue(b.vm, binder.inst, None, b.mask)
 
