@@ -29,7 +29,7 @@ amdhsa.kernels:
     .kernarg_segment_size: {kernarg}
     .max_flat_workgroup_size: {threads}
     .name: micro
-    .wavefront_size: 64
+    .wavefront_size: {lanes}
     .vgpr_count: {vgprs}
 amdhsa.target: amdgcn-amd-amdhsa--{target}
 ...
@@ -44,8 +44,16 @@ def build(
     """A whole text around some instructions, one a line."""
     args = "".join("\n" + POINTER.format(8 * at) for at in range(pointers)) or " []"
     lines = body if isinstance(body, str) else "\n".join(body)
+    lanes = 32 if target.startswith("gfx12") else 64
     return TEXT.format(
-        target=target, body=lines, lds=65536, args=args, kernarg=8 * pointers, threads=64 * waves, vgprs=vgprs
+        target=target,
+        body=lines,
+        lds=65536,
+        args=args,
+        kernarg=8 * pointers,
+        threads=lanes * waves,
+        lanes=lanes,
+        vgprs=vgprs,
     )
 
 
