@@ -26,6 +26,7 @@ from .target import Target, get_target
 
 STAGE = "amdwarp"
 POINTER_HINTS = "DS"
+FIXED_OPTIONS = ("arch", "backend_name")  # of the backend; the target decides them
 HINTS = {"D": ["tt.divisibility", 16], "S": ["tt.pointer_range", 32]}
 
 _install_lock = threading.RLock()
@@ -45,7 +46,7 @@ def compile(
     Args:
         kernel: an ``@amdwarp.jit`` function, or a ``@gluon.jit`` / ``@triton.jit`` one (compiled with our passes too).
         signature: parameter name -> ``"*fp16"``, ``"i32"``, …; parameters named in ``constexprs`` may be left out.
-        constexprs: parameter name -> value.
+        constexprs: parameter name -> value; a compile-time parameter that is not named takes its default.
         target: arch name or record.
         attrs: parameter name -> what a launch would find: ``"D"`` divisible by 16, ``"S"`` a pointer to less than
             2 GiB, ``"DS"`` both, ``""`` neither. By default pointers are ``"DS"``, as a torch allocation is, and
@@ -68,43 +69,76 @@ def compile(
     from triton.runtime.jit import JITFunction
 
     if not isinstance(kernel, JITFunction):
-        raise UsageError(f"{kernel!r} is no kernel", remedy="put @amdwarp.jit on it", construct="amdwarp.compile")
+        raise _error(f"{kernel!r} is no kernel", "put @amdwarp.jit on it")
     names = list(kernel.arg_names)
+    for name, value in {"signature": signature, "constexprs": constexprs, "attrs": attrs}.items():
+        if not isinstance(value, Mapping) and (name == "signature" or value is not None):
+            raise _error(f"{name} is a {type(value).__name__}", "pass a dict with parameter names as keys")
     constants = dict(constexprs or {})
+    defaults = {one.name: one.default for one in kernel.params if one.is_constexpr and one.has_default}
+    constants |= {name: value for name, value in defaults.items() if name not in constants and name not in signature}
     types = _signature(names, signature, constants)
     source = _source_class(kernel.is_gluon())(kernel, types, constants, _attributes(names, types, attrs))
-    with stages_installed():
-        return triton.compile(source, target=record.gpu_target, options=_options(options))
+    checked = _options(options, record)
+    with stages_installed(kernel.__name__):
+        return triton.compile(source, target=record.gpu_target, options=checked)
+
+
+def _error(problem: str, remedy: str) -> UsageError:
+    return UsageError(problem, remedy=remedy, construct="amdwarp.compile")
 
 
 def _signature(names: list[str], signature: Mapping[str, str], constants: Mapping[str, Any]) -> dict[str, str]:
     for given, what in ((signature, "signature"), (constants, "constexprs")):
         if unknown := [name for name in given if name not in names]:
-            raise UsageError(f"{what} names {unknown[0]!r}, which is no parameter", remedy=f"have {', '.join(names)}")
+            raise _error(f"{what} names {unknown[0]!r}, which is no parameter", f"have {', '.join(names)}")
     if missing := [name for name in names if name not in signature and name not in constants]:
-        raise UsageError(f"the signature lacks parameter {missing[0]!r}", remedy="give its type or its constexpr value")
+        raise _error(f"the signature lacks parameter {missing[0]!r}", "give its type or its constexpr value")
+    for name in names:
+        if name not in constants and not _is_type(signature[name]):
+            problem = f"signature[{name!r}] = {signature[name]!r} is no type"
+            raise _error(problem, "write i32, fp16, *fp16 and the like, or give its value in constexprs")
     return {name: "constexpr" if name in constants else signature[name] for name in names}
+
+
+def _is_type(text: Any) -> bool:
+    from triton.language import str_to_ty
+
+    if not isinstance(text, str) or text == "constexpr":
+        return False
+    try:
+        str_to_ty(text, None)
+    except Exception:  # it answers a wrong text with whatever its parts fail with
+        return False
+    return True
 
 
 def _attributes(names: list[str], types: Mapping[str, str], attrs: Mapping[str, str] | None) -> dict[Any, Any]:
     hints = {name: POINTER_HINTS for name in names if types[name].startswith("*")} | dict(attrs or {})
     for name, letters in hints.items():
-        if name not in names or set(letters) - set(HINTS):
-            raise UsageError(
-                f"attrs[{name!r}] = {letters!r} is not understood", remedy="use D, S, DS or '' a parameter"
-            )
+        if name not in names or not isinstance(letters, str) or set(letters) - set(HINTS):
+            raise _error(f"attrs[{name!r}] = {letters!r} is not understood", "use D, S, DS or '' a parameter")
+        if types[name] == "constexpr":
+            raise _error(f"attrs names {name!r}, which is a compile-time constant", "drop it")
     return {(names.index(name),): [list(HINTS[c]) for c in letters] for name, letters in hints.items() if letters}
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _options(options: Mapping[str, Any], target: Target) -> dict[str, Any]:
     from triton.backends.amd.compiler import HIPOptions
+    from triton.compiler.compiler import make_backend
 
-    known = HIPOptions.__dataclass_fields__
+    known = sorted(set(HIPOptions.__dataclass_fields__) - set(FIXED_OPTIONS))
     for name in options:
-        if name not in known or name == "arch":
-            raise UsageError(f"unknown option {name!r}", remedy=f"the AMD backend knows {', '.join(sorted(known))}")
+        if name not in known:
+            raise _error(f"unknown option {name!r}", f"the AMD backend knows {', '.join(known)}")
     # Triton 3.9 warns when nobody says whether a multiply and an add may fuse, and its default is about to change.
-    return {"enable_fp_fusion": True} | dict(options)
+    checked = {"enable_fp_fusion": True} | dict(options)
+    try:
+        make_backend(target.gpu_target).parse_options(dict(checked))
+    except (AssertionError, TypeError, ValueError) as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        raise _error(f"the AMD backend refuses the options {given}", str(error)) from error
+    return checked
 
 
 @functools.cache
@@ -143,18 +177,25 @@ def _package_folders() -> list[Path]:
 
 
 @contextlib.contextmanager
-def stages_installed() -> Iterator[None]:
-    """Our stages in every compilation this thread starts inside the block; an earlier hook stays in force."""
+def stages_installed(name: str = "kernel") -> Iterator[None]:
+    """Our stages in every compilation this thread starts inside the block; an earlier hook stays in force.
+
+    Args:
+        name: of the kernel, for the folders of dumps. Where there are to be dumps, nothing is taken from the cache.
+    """
     from triton import knobs
 
     with _install_lock:
         previous = knobs.runtime.add_stages_inspection_hook
-        hook = functools.partial(_hook, previous, threading.get_ident())
+        hook = functools.partial(_hook, previous, threading.get_ident(), name)
         knobs.runtime.add_stages_inspection_hook = hook
         try:
-            yield
+            with knobs.compilation.scope() if env.DUMP_DIR.get() else contextlib.nullcontext():
+                if env.DUMP_DIR.get():
+                    knobs.compilation.always_compile = True
+                yield
         except Exception as error:
-            own = _own_error(error)
+            own = _folder_error(error) or _own_error(error)
             if own is None or own is error:
                 raise
             raise own from None
@@ -165,24 +206,46 @@ def stages_installed() -> Iterator[None]:
 
 def _own_error(error: BaseException) -> AmdwarpError | None:
     """Our error inside the ones that Triton's front end wraps around it."""
-    chain: BaseException | None = error
-    while chain is not None and not isinstance(chain, AmdwarpError):
-        chain = chain.__cause__ or chain.__context__
-    return chain
+    return next((one for one in _chain(error) if isinstance(one, AmdwarpError)), None)
 
 
-def _hook(previous: Callable[..., Any] | None, thread: int, *args: Any) -> Any:
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and those it was raised from."""
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = one.__cause__ or one.__context__
+
+
+def _folder_error(error: BaseException) -> UsageError | None:
+    """What to say where Triton's cache or our dumps cannot be written."""
+    from triton import knobs
+
+    cause = next((one for one in _chain(error) if isinstance(one, OSError) and one.filename), None)
+    if cause is None:
+        return None
+    failed = Path(str(cause.filename)).absolute()
+    for variable, folder in (("TRITON_CACHE_DIR", knobs.cache.dir), (env.DUMP_DIR.name, env.DUMP_DIR.get())):
+        wanted = Path(folder).absolute() if folder else None
+        if wanted is not None and (failed.is_relative_to(wanted) or wanted.is_relative_to(failed)):
+            return UsageError(
+                f"{failed} cannot be used: {cause.strerror}", remedy=f"set {variable} to a folder that can be written"
+            )
+    return None
+
+
+def _hook(previous: Callable[..., Any] | None, thread: int, name: str, *args: Any) -> Any:
     """Triton calls it without arguments for a key, and with (backend, stages, options, language, capability)."""
     if not args:
         return previous() if previous is not None else ("", "")
     if previous is not None:
         previous(*args)
     if threading.get_ident() == thread:
-        _insert_stages(args[1])
+        _insert_stages(args[1], name)
     return None
 
 
-def _insert_stages(stages: dict[str, Any]) -> None:
+def _insert_stages(stages: dict[str, Any], kernel: str) -> None:
     stock = dict(stages)
     stages.clear()
     first = next(iter(stock))
@@ -190,9 +253,9 @@ def _insert_stages(stages: dict[str, Any]) -> None:
     kept: dict[str, Any] = {}  # what scheduling a kernel with windows had to compile already
     for name, run in stock.items():
         if name == "glir":
-            stages[name] = lambda src, metadata, run=run: _mark(run(src, metadata))
+            stages[name] = lambda src, metadata, run=run: _mark(run(src, metadata), _dump_folder(kernel, metadata))
         elif name == first:  # @triton.jit, and Gluon before Triton 3.9: the first stage takes the front end's module
-            stages[name] = lambda src, metadata, run=run: run(_mark(src), metadata)
+            stages[name] = lambda src, metadata, run=run: run(_mark(src, _dump_folder(kernel, metadata)), metadata)
         elif name == "llir":
             stages[name] = lambda src, metadata, run=run: (
                 kept["llir"] if src is kept.get(STAGE) else _checked(run(src, metadata), staged)
@@ -204,24 +267,26 @@ def _insert_stages(stages: dict[str, Any]) -> None:
         else:
             stages[name] = run
         if name == "ttgir":
-            stages[STAGE] = lambda src, metadata: _schedule(src, metadata, stock, staged, kept)
+            stages[STAGE] = lambda src, metadata: _schedule(src, metadata, stock, staged, kept, kernel)
 
 
-def _dump_folder() -> Path | None:
+def _dump_folder(kernel: str, metadata: Mapping[str, Any]) -> Path | None:
+    """Where the IR of one compilation goes: each has a folder of its own."""
     folder = env.DUMP_DIR.get()
-    return Path(folder) if folder else None
+    return Path(folder, f"{kernel}-{metadata['hash'][:8]}") if folder else None
 
 
-def _mark(mod: Any) -> Any:
+def _mark(mod: Any, keep: Path | None) -> Any:
     from .lowering import bridge
     from .lowering.passes.mark_stages import MarkStages
     from .lowering.pipeline import run_passes
 
-    keep = _dump_folder()
     return bridge.transform(mod, lambda module: run_passes(module, [MarkStages()], dump_to=keep), keep_in=keep)
 
 
-def _schedule(mod: Any, metadata: Any, stock: dict[str, Any], staged: list[bool], kept: dict[str, Any]) -> Any:
+def _schedule(
+    mod: Any, metadata: Any, stock: dict[str, Any], staged: list[bool], kept: dict[str, Any], kernel: str
+) -> Any:
     from .lowering import bridge
     from .lowering.analysis.pipelines import anchor_of
     from .lowering.analysis.windows import marks
@@ -229,7 +294,7 @@ def _schedule(mod: Any, metadata: Any, stock: dict[str, Any], staged: list[bool]
     from .lowering.pipeline import run_passes
     from .weave import Placement, Weaver
 
-    keep, context = _dump_folder(), mod.context
+    keep, context = _dump_folder(kernel, metadata), mod.context
     module = bridge.read(mod)
     staged.append(any(anchor_of(op) and not marks(op) for op in module.walk()))
     if not any(map(marks, module.walk())):

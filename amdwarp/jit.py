@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,7 +23,8 @@ def jit(fn: Any = None, **options: Any) -> Any:
         options: as ``triton.jit`` takes them; for a plain function only.
 
     Raises:
-        UsageError: ``fn`` is not a function, or options are given for one that is jitted already.
+        UsageError: ``fn`` is not a function, an option is not known, or options are given for one that is jitted
+            already.
         UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
     """
     if fn is None:
@@ -43,9 +45,15 @@ def jit(fn: Any = None, **options: Any) -> Any:
         options = {name: getattr(fn, name) for name in kept}
         options |= {"repr": fn._repr, "launch_metadata": fn.launch_metadata}
         return _kernel_class(fn.is_gluon())(fn.fn, **options)
-    if not callable(fn) or not hasattr(fn, "__code__"):
+    if not callable(fn) or not hasattr(fn, "__code__") or fn.__name__ == "<lambda>":
         raise UsageError(f"{fn!r} is not a function", remedy="put @amdwarp.jit on a def", construct="amdwarp.jit")
-    return _kernel_class(True)(fn, **options)
+    made = _kernel_class(True)
+    known = [name for name in inspect.signature(JITFunction.__init__).parameters if name not in ("self", "fn")]
+    if unknown := [name for name in options if name not in known]:
+        raise UsageError(
+            f"unknown option {unknown[0]!r}", remedy=f"triton.jit knows {', '.join(known)}", construct="amdwarp.jit"
+        )
+    return made(fn, **options)
 
 
 @functools.cache
@@ -66,7 +74,7 @@ def _kernel_class(gluon: bool) -> type:
             self.ASTSource = _source_class(gluon)
 
             def compile_with_stages(*args: Any, **kwargs: Any) -> Any:
-                with stages_installed():
+                with stages_installed(self.__name__):
                     return stock(*args, **kwargs)
 
             self.compile: Any = compile_with_stages

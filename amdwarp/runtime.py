@@ -8,7 +8,8 @@ asked for, and its text executed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,14 +99,36 @@ def emulate(
         progress: called with (workgroups done, workgroups to do).
 
     Raises:
-        UsageError: unknown arch.
+        UsageError: unknown arch, or a choice of workgroups that is none.
     """
-    emulation = Emulation(get_target(arch), workgroups, seed, progress)
+    emulation = Emulation(get_target(arch), _choice(workgroups), seed, progress)
     token = _current.set(emulation)
     try:
         yield emulation
     finally:
         _current.reset(token)
+
+
+def _choice(workgroups: Any) -> int | Sequence[Any] | None:
+    """None, a positive number, or a sequence of workgroups, each of them once: indices, or (x, y, z)."""
+    if workgroups is None:
+        return None
+    try:
+        if isinstance(workgroups, str | bool):
+            raise TypeError
+        if not isinstance(workgroups, Iterable):
+            chosen: int | list[Any] = operator.index(workgroups)
+        else:
+            chosen = [
+                tuple(map(operator.index, one)) if isinstance(one, tuple) else operator.index(one) for one in workgroups
+            ]
+    except TypeError:
+        raise UsageError(
+            f"workgroups = {workgroups!r} is not understood", remedy="give a number, a list of indices, or None for all"
+        ) from None
+    if not chosen or (isinstance(chosen, int) and chosen < 1):
+        raise UsageError(f"workgroups = {workgroups!r} runs nothing", remedy="give at least one, or None for all")
+    return list(dict.fromkeys(chosen)) if isinstance(chosen, list) else chosen
 
 
 def current_emulation() -> Emulation | None:
@@ -168,13 +191,19 @@ def compile_for(launch: Launch, target: str | Target) -> tuple[Any, list[Any]]:
 
     Returns:
         the compiled kernel, and the run-time arguments that its text takes, in order.
+
+    Raises:
+        UsageError: an argument that is missing, that the kernel does not have, or of a type that no kernel takes.
     """
     constexprs = dict(launch.constexprs)
+    if unknown := [name for name in launch.args if name not in launch.kernel.arg_names]:
+        names = ", ".join(launch.kernel.arg_names)
+        raise UsageError(f"argument {unknown[0]!r} is no parameter of the kernel", remedy=f"have {names}")
     signature: dict[str, str] = {}
     hints: dict[str, str] = {}
     for name in launch.kernel.arg_names:
-        if name in constexprs:
-            continue
+        if name in constexprs or name not in launch.args:
+            continue  # compile knows of defaults
         value = launch.args[name]
         if isinstance(value, int) and not isinstance(value, bool) and value == 1:
             constexprs[name] = 1

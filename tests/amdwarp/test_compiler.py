@@ -16,6 +16,7 @@ import pytest
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
+from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 
@@ -64,9 +65,23 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         ),
         ({"signature": {**SIGNATURE, "z": "i32"}}, "signature names 'z', which is no parameter; have x, y, n, L, P"),
         ({"constexprs": {"L": ROW, "P": 1, "Q": 2}}, "constexprs names 'Q', which is no parameter"),
-        ({"constexprs": {"L": ROW}}, "the signature lacks parameter 'P'"),
+        ({"constexprs": {"P": 1}}, "the signature lacks parameter 'L'"),
         ({"attrs": {"x": "Z"}}, "attrs['x'] = 'Z' is not understood; use D, S, DS or '' a parameter"),
         ({"attrs": {"w": "D"}}, "attrs['w'] = 'D' is not understood"),
+        ({"attrs": {"x": 3}}, "attrs['x'] = 3 is not understood"),
+        ({"attrs": {"P": "D"}}, "attrs names 'P', which is a compile-time constant; drop it"),
+        ({"attrs": "DS"}, "attrs is a str; pass a dict with parameter names as keys"),
+        ({"signature": None}, "signature is a NoneType; pass a dict"),
+        ({"signature": "*fp32,*fp32,i32"}, "signature is a str; pass a dict"),
+        ({"constexprs": [1]}, "constexprs is a list; pass a dict"),
+        ({"signature": {**SIGNATURE, "x": "*float"}}, "signature['x'] = '*float' is no type; write i32, fp16, *fp16"),
+        ({"signature": {**SIGNATURE, "x": "fp32*"}}, "signature['x'] = 'fp32*' is no type"),
+        ({"signature": {**SIGNATURE, "n": int}}, "signature['n'] = <class 'int'> is no type"),
+        ({"signature": {**SIGNATURE, "n": ""}}, "signature['n'] = '' is no type"),
+        ({"signature": {**SIGNATURE, "n": "constexpr"}}, "or give its value in constexprs"),
+        ({"num_warps": 3}, "the AMD backend refuses the options num_warps=3; num_warps must be a power of 2"),
+        ({"num_warps": "8"}, "the AMD backend refuses the options num_warps='8'"),
+        ({"backend_name": "cuda"}, "unknown option 'backend_name'"),
         ({"kernel": staged.fn}, "is no kernel; put @amdwarp.jit on it"),
         ({"kernel": None}, "None is no kernel"),
     ],
@@ -77,6 +92,40 @@ def test_a_wrong_use_is_one_line(changes: dict[str, Any], words: str) -> None:
         compiled(**changes)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@gluon.jit
+def filled(y, VALUE: gl.constexpr = 7):
+    layout: gl.constexpr = gl.BlockedLayout([1], [64], [1], [0])
+    gl.store(y + gl.arange(0, 64, layout), gl.full([64], VALUE, gl.int32, layout))
+
+
+def test_defaults_are_taken() -> None:
+    def text(constants: dict[str, Any] | None) -> str:
+        return amdwarp.compile(filled, {"y": "*i32"}, constants, num_warps=1).asm["ttgir"]
+
+    assert "dense<7>" in text(None)
+    assert "dense<9>" in text({"VALUE": 9})
+
+
+def test_dumps_of_each_compilation_have_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiled()
+    monkeypatch.setenv("AMDWARP_DUMP_DIR", str(tmp_path / "dumps"))
+    compiled()  # from the cache, were it not for the dumps
+    compiled(constexprs={"L": ROW, "P": 2})
+    assert not knobs.compilation.always_compile
+    folders = sorted((tmp_path / "dumps").iterdir())
+    assert [folder.name.rpartition("-")[0] for folder in folders] == [staged.__name__] * 2
+    for folder in folders:
+        assert {file.name for file in folder.iterdir()} >= {"01-mark_stages.mlir", "01-inter_wave.mlir"}
+
+
+@pytest.mark.parametrize("variable", ["TRITON_CACHE_DIR", "AMDWARP_DUMP_DIR"])
+def test_a_folder_that_cannot_be_written(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(variable, str(tmp_path / "file" / "folder"))
+    with pytest.raises(UsageError, match=f"cannot be used: .*; set {variable} to a folder that can be written"):
+        compiled()
 
 
 def test_what_comes_out() -> None:

@@ -98,6 +98,8 @@ def test_options_of_an_inner_decorator_are_kept() -> None:
         (lambda: amdwarp.jit(3), "3 is not a function; put @amdwarp.jit on a def"),
         (lambda: amdwarp.jit("kernel"), "'kernel' is not a function"),
         (lambda: amdwarp.jit(print), "is not a function"),
+        (lambda: amdwarp.jit(lambda x: x), "is not a function; put @amdwarp.jit on a def"),
+        (lambda: amdwarp.jit(add_up, num_warps=8), "unknown option 'num_warps'; triton.jit knows version, "),
     ],
 )
 def test_what_is_no_kernel_is_refused(call: Any, words: str) -> None:

@@ -158,3 +158,41 @@ def test_specialisation_is_that_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> 
             "attrs": attrs,
             "options": {"num_warps": 8},
         }
+
+
+@pytest.mark.parametrize(
+    "workgroups", [0, -1, True, 2.5, "2", "all", [], [1.5], [None], np.float32(2), [(0, "x")], {"a": 1}]
+)
+def test_emulate_refuses_a_choice_that_is_none(workgroups: Any) -> None:
+    with pytest.raises(UsageError, match=r"workgroups = .*; give "), amdwarp.emulate(workgroups=workgroups):
+        pass
+    assert current_emulation() is None
+
+
+@pytest.mark.parametrize(
+    ("workgroups", "chosen"),
+    [
+        (None, None),
+        (3, 3),
+        (np.int64(3), 3),
+        (range(2), [0, 1]),
+        (np.array([4, 2]), [4, 2]),
+        ([1, 1, 0], [1, 0]),
+        ([(1, 0, 0)], [(1, 0, 0)]),
+    ],
+    ids=str,
+)
+def test_emulate_takes_any_number_or_sequence(workgroups: Any, chosen: Any) -> None:
+    with amdwarp.emulate(workgroups=workgroups) as emulation:
+        assert emulation.workgroups == chosen
+
+
+def test_arguments_are_those_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    from amdwarp import runtime
+
+    monkeypatch.setattr(runtime, "compile_kernel", lambda kernel, signature, *_, **__: signature)
+    x = np.zeros(4, np.float32)
+    with pytest.raises(UsageError, match="argument 'm' is no parameter of the kernel; have x, n"):
+        compile_for(Launch(Kernel(), (1,), {"x": x, "m": 4}), "gfx950")
+    # what is left out is for compile to find a default for, or to complain of
+    assert compile_for(Launch(Kernel(), (1,), {"x": x}), "gfx950") == ({"x": "*fp32"}, [x])
