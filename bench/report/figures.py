@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +96,11 @@ def _split(rows: Iterable[Row], *names: str) -> dict[tuple[str, ...], list[Row]]
 
 
 def _name(section: str, row: Row) -> str:
-    return f"{section}-{row.source}-{row.kernel}-{get_metric(row.metric).name.rstrip('.')}"
+    """Name of a chart's element; whatever a kernel is called, it is one word, and another kernel's is another."""
+    word = re.sub(r"\W", "_", row.kernel, flags=re.ASCII)
+    if word != row.kernel:
+        word += f"_{zlib.crc32(row.kernel.encode()):x}"
+    return f"{section}-{row.source}-{word}-{get_metric(row.metric).name.rstrip('.')}"
 
 
 def _heading(row: Row) -> str:
@@ -150,7 +156,7 @@ def side_by_side(rows: Sequence[Row], colours: dict[str, str]) -> Card:
     pattern = {"shape": "/", "solidity": 0.35} if first.source == MODELLED else {}
     for (variant, _, _), part in _split(rows, "variant", "dtype", "target").items():
         figure.add_bar(
-            name=variant,
+            name=html.escape(variant),
             legendgroup=variant,
             x=[_category(row) for row in part],
             y=[row.p50 for row in part],
@@ -161,7 +167,7 @@ def side_by_side(rows: Sequence[Row], colours: dict[str, str]) -> Card:
             meta=_meta(part[0]),
             offsetgroup=variant,
         )
-    _layout(figure, "", _axis(first))
+    _layout(figure, "", html.escape(_axis(first)))
     figure.update_layout(barmode="group")
     figure.update_yaxes(rangemode="tozero")
     return Card("side", _name("side", first), _heading(first), first, _better(first), figure)
@@ -182,7 +188,7 @@ def history(rows: Sequence[Row], colours: dict[str, str]) -> Card:
     for values, part in _split(rows, *fields).items():
         ordered = sorted(part, key=lambda row: row.time)
         words = [value for name, value in zip(fields, values, strict=True) if name in several]
-        name = " ".join(word.partition(".")[2] or word for word in words) or values[0]
+        name = " ".join(word.partition(".")[2] or word for word in words) or first.variant
         dash = dashes[values[0]] = dashes.get(values[0], -1) + 1
         figure.add_scatter(
             name=html.escape(name),
@@ -208,7 +214,7 @@ def history(rows: Sequence[Row], colours: dict[str, str]) -> Card:
 
 def _point(figure: go.Figure, row: Row, x: float, y: float, text: str, colours: dict[str, str]) -> None:
     figure.add_scatter(
-        name=f"{row.variant}",
+        name=html.escape(row.variant),
         legendgroup=row.variant,
         x=[x],
         y=[y],
