@@ -24,7 +24,7 @@ VALUE_MODIFIERS = frozenset(
     format quad_perm row_shl row_shr row_ror row_bcast row_newbcast row_share row_xmask wave_shl wave_shr
     wave_rol wave_ror row_mask bank_mask bound_ctrl fi dpp8 dst_sel dst_unused src0_sel src1_sel scope th
     matrix_a_fmt matrix_b_fmt matrix_a_scale matrix_b_scale matrix_a_scale_fmt matrix_b_scale_fmt index_key
-    wait_exp wait_va_vdst wait_vdst wait_vm_vsrc bitop2 swizzle
+    wait_exp wait_va_vdst wait_vdst wait_vm_vsrc bitop2 swizzle scale_sel
     """
     )
 )
@@ -45,18 +45,20 @@ SYMBOLS = frozenset(
 )
 
 _RANGE = re.compile(r"([vsa]|ttmp)\[(\d+)(?::(\d+))?\]$")
-_SINGLE = re.compile(r"(v|s|a|ttmp)(\d+)(?:\.[lh])?$")
+_SINGLE = re.compile(r"(v|s|a|ttmp)(\d+)(?:\.([lh]))?$")
 _INTEGER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)$")
 _FLOAT = re.compile(r"-?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
 _MODIFIER = re.compile(r"([a-z_][a-z0-9_]*):(.+)$")
 _COUNTER = re.compile(r"([a-z]+)\((\d+)\)$")
 _LABEL = re.compile(r"[.$A-Za-z_][\w.$@]*(?:[-+]\d+)?$")
-_HIGH = re.compile(r"\bv(\d+)\s*/\*v(\d+)\*/|\bv\[(\d+):(\d+)\]\s*/\*v\[(\d+):(\d+)\]\*/")
+_HIGH = re.compile(r"\bv(?:\d+(?:\.[lh])?|\[\d+:\d+\])\s*/\*(v(?:\d+(?:\.[lh])?|\[\d+:\d+\]))\*/")
+#: Scheduling hints: words like ``instid0(VALU_DEP_1)`` or ``depctr_va_vdst(0)`` between ``|`` or ``&``, or a number.
+_HINT = re.compile(r"(?:\w+\(\w+\)|0x[0-9a-fA-F]+|\d+)$")
 
 
 def restore_high_registers(text: str) -> str:
     """Replace ``v33 /*v289*/`` by ``v289``: the comment holds the number once the bank bits are applied."""
-    return _HIGH.sub(lambda m: f"v{m[2]}" if m[2] else f"v[{m[5]}:{m[6]}]", text)
+    return _HIGH.sub(lambda m: str(m[1]), text)
 
 
 def split_top(text: str, separators: str) -> list[str]:
@@ -119,14 +121,15 @@ def _parse_register(core: str, neg: bool, absolute: bool, sext: bool) -> Registe
     last = int(match[3]) if match.re is _RANGE and match[3] else first
     if last < first:
         raise ValueError(f"register range '{core}' runs backwards")
-    if core.endswith((".l", ".h")):
+    half = match[3] or "" if match.re is _SINGLE else ""
+    if half and kind != "v":
         raise ValueError(f"half register '{core}' is not known")
     if kind == "ttmp":
         kind, first, last = "s", first + TTMP0, last + TTMP0
     limit = {"v": 1024, "a": 256, "s": 128}[kind]
     if last >= limit:
         raise ValueError(f"register '{core}' does not exist")
-    return Register(kind, first, last - first + 1, neg, absolute, sext)
+    return Register(kind, first, last - first + 1, neg, absolute, sext, half)
 
 
 def parse_modifier(text: str) -> tuple[str, ModifierValue]:
@@ -149,6 +152,17 @@ def parse_modifier(text: str) -> tuple[str, ModifierValue]:
     if _INTEGER.match(value):
         return name, int(value, 0)
     return name, value
+
+
+def check_hints(text: str) -> None:
+    """Refuse what is no list of scheduling hints (``s_delay_alu``, ``s_wait_alu``); their values change no result.
+
+    Raises:
+        ValueError: some word is none.
+    """
+    for word in split_top(text, " \t|&"):
+        if not _HINT.match(word):
+            raise ValueError(f"'{word}' is no scheduling hint")
 
 
 def parse_operands(text: str, waits: bool = False) -> tuple[tuple[Operand, ...], tuple[tuple[str, ModifierValue], ...]]:

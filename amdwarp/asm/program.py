@@ -45,6 +45,7 @@ class Register:
         index: number of the first register.
         count: how many consecutive registers.
         neg, absolute, sext: source modifiers as written.
+        half: ``l`` or ``h`` for 16 bits of a vector register (gfx1250 writes ``v3.h``), else "".
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Register:
     neg: bool = False
     absolute: bool = False
     sext: bool = False
+    half: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from amdwarp.asm.metadata import parse_metadata
-from amdwarp.asm.operands import parse_operands, restore_high_registers
+from amdwarp.asm.operands import check_hints, parse_operands, restore_high_registers
 from amdwarp.asm.program import Instruction, KernelDescriptor, Program, SourceLocation, Symbol, words
 from amdwarp.asm.table import lookup
 from amdwarp.errors import EmulatorError
@@ -34,7 +34,12 @@ DATA_DIRECTIVES = frozenset(
     )
 )
 
-_ENCODINGS = ("e64_dpp", "dpp8", "e32", "e64", "dpp", "sdwa")
+#: Instructions whose operands are scheduling hints only.
+HINTS = frozenset(("s_delay_alu", "s_wait_alu"))
+#: Descriptor directives whose value may be an expression over symbols; nothing reads them.
+_SYMBOLIC_DIRECTIVES = frozenset((".amdhsa_inst_pref_size",))
+
+_ENCODINGS = ("e64_dpp", "e64_dpp8", "dpp8", "e32", "e64", "dpp", "sdwa")
 _LABEL = re.compile(r"([.$\w@\"]+):\s*(.*)$")
 _FILE = re.compile(r'\.file\s+(\d+)\s+(?:"([^"]*)"\s+)?"([^"]*)"')
 _TARGET = re.compile(r"gfx[0-9a-f]+")
@@ -96,6 +101,9 @@ def parse_instruction(text: str, line: int = 1, index: int = 0, source: SourceLo
             remedy="check that the text is AMDGCN assembly as LLVM prints it; its table is amdwarp/asm/table.py",
         )
     try:
+        if base in HINTS:
+            check_hints(rest)
+            rest = ""
         operands, modifiers = parse_operands(rest.strip(), waits=base == "s_waitcnt")
     except ValueError as problem:
         raise EmulatorError(f"{problem} in '{text}'", where=f"line {line}") from None
@@ -157,6 +165,8 @@ def _read_directive(state: _State, line: str, number: int) -> None:
     if state.block == ".amdhsa_kernel":
         if word == ".end_amdhsa_kernel":
             state.block = ""
+        elif word in _SYMBOLIC_DIRECTIVES:
+            return
         elif word.startswith(".amdhsa_"):
             try:
                 state.directives[word[len(".amdhsa_") :]] = int(rest, 0)

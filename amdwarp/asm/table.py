@@ -6,50 +6,10 @@ of register operands need no column: the text writes every tuple out (``v[0:3]``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
+from amdwarp.asm import table_gfx1250
 from amdwarp.asm.program import words
-
-
-class Format(str, Enum):
-    """Instruction format families."""
-
-    SALU = "salu"
-    BRANCH = "branch"
-    SYNC = "sync"
-    SMEM = "smem"
-    VOP1 = "vop1"
-    VOP2 = "vop2"
-    VOPC = "vopc"
-    VOP3 = "vop3"
-    VOP3P = "vop3p"
-    MFMA = "mfma"
-    DS = "ds"
-    BUFFER = "buffer"
-    GLOBAL = "global"
-    SCRATCH = "scratch"
-    FLAT = "flat"
-    CACHE = "cache"
-
-
-@dataclass(frozen=True, slots=True)
-class InstructionInfo:
-    """One row.
-
-    Attributes:
-        format: format family.
-        destinations: how many leading operands are written.
-        counter: wait counter the instruction raises, or "".
-        reads, writes: scalar registers used without being written out: ``scc``, ``vcc``, ``exec``, ``m0``.
-    """
-
-    format: Format
-    destinations: int = 1
-    counter: str = ""
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-
+from amdwarp.asm.rows import Format as Format
+from amdwarp.asm.rows import InstructionInfo as InstructionInfo
 
 _SOP2_SCC = """
 s_add_u32 s_sub_u32 s_add_i32 s_sub_i32 s_and_b32 s_and_b64 s_or_b32 s_or_b64 s_xor_b32 s_xor_b64 s_andn2_b32
@@ -229,7 +189,7 @@ def _build() -> dict[str, InstructionInfo]:
 
 
 #: Every mnemonic the reader knows.
-TABLE: dict[str, InstructionInfo] = _build()
+TABLE: dict[str, InstructionInfo] = {**table_gfx1250.ROWS, **_build()}
 
 
 def lookup(base: str) -> InstructionInfo | None:

@@ -43,6 +43,8 @@ ATOMICS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "add_f64": ("f8", np.add),
     "min_f64": ("f8", np.fmin),
     "max_f64": ("f8", np.fmax),
+    "min_num_f32": ("f4", np.fmin),
+    "max_num_f32": ("f4", np.fmax),
     "pk_add_f16": ("u4", lambda old, new: _packed_add(old, new, np.float16)),
     "pk_add_bf16": ("u4", lambda old, new: _packed_add(old, new, None)),
     "cmpswap": ("u4", lambda old, pair: pair[0] if old == pair[1] else old),
@@ -91,15 +93,21 @@ def bind_atomic(binder: Binder, tail: str, locator: Locator, data: int, target: 
             old = atomic_lanes(buffer.words(size).view(kind), offsets // size, operand, function, lanes)
         if row is not None:
             poison(b, row, count)
-        b.issue(b.vm, binder.inst, deliver, b.mask, old[..., None].view(np.uint32))
+        b.issue(b.stores if row is None else b.vm, binder.inst, deliver, b.mask, old[..., None].view(np.uint32))
 
     return run
+
+
+def _returns(binder: Binder) -> bool:
+    """True if the old value is asked for."""
+    policy = binder.inst.modifier("th")
+    return binder.inst.has("sc0") or binder.inst.has("glc") or (isinstance(policy, str) and "RETURN" in policy)
 
 
 @handles(*(f"global_atomic_{tail}" for tail in ATOMICS))
 def bind_global_atomic(binder: Binder) -> Closure:
     """Global atomic: (result), address, data, base."""
-    returns = binder.inst.has("sc0") or binder.inst.has("glc")
+    returns = _returns(binder)
     first = 1 if returns else 0
     operand_count(binder, 3 + first)
     ops = binder.ops
@@ -111,7 +119,7 @@ def bind_global_atomic(binder: Binder) -> Closure:
 @handles(*(f"buffer_atomic_{tail}" for tail in ATOMICS))
 def bind_buffer_atomic(binder: Binder) -> Closure:
     """Buffer atomic: data (also the result), address, resource, offset."""
-    returns = binder.inst.has("sc0") or binder.inst.has("glc")
+    returns = _returns(binder)
     operand_count(binder, 4)
     tail = binder.inst.base[len("buffer_atomic_") :]
     if returns and tail.startswith("cmpswap"):
@@ -125,7 +133,7 @@ def bind_buffer_atomic(binder: Binder) -> Closure:
 @handles(*(f"flat_atomic_{tail}" for tail in ATOMICS))
 def bind_flat_atomic(binder: Binder) -> Closure:
     """Flat atomic on global memory: (result), address, data."""
-    returns = binder.inst.has("sc0") or binder.inst.has("glc")
+    returns = _returns(binder)
     first = 1 if returns else 0
     operand_count(binder, 2 + first)
     tail = binder.inst.base[len("flat_atomic_") :]

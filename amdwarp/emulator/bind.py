@@ -7,6 +7,7 @@ modifiers it understands with `Binder.take`; what is left over is an error, so n
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,9 @@ import numpy as np
 
 from amdwarp.asm import Immediate, Instruction, Operand, Program, Register, Symbol
 from amdwarp.asm.program import EXEC, ModifierValue
+from amdwarp.asm.table_gfx1250 import ONLY
 from amdwarp.emulator.memory import Array
+from amdwarp.emulator.names import NAMES
 from amdwarp.emulator.state import Batch, Closure, Scalar, expand
 from amdwarp.errors import EmulatorError
 
@@ -28,7 +31,10 @@ Handler = Callable[["Binder"], Closure]
 HANDLERS: dict[str, Handler] = {}
 
 #: The modules of the instruction families, which fill `HANDLERS`.
-FAMILIES = ("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync", "convert", "atomics", "exchange")
+FAMILIES = (
+    *("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync", "convert", "atomics", "exchange"),
+    *("wide", "vopd", "counters", "barriers", "lane_moves", "lds_moves", "wmma", "scaled8", "tensor"),
+)
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
@@ -68,6 +74,7 @@ class Binder:
 
     def __init__(self, program: Program, inst: Instruction, agpr_base: int) -> None:
         self.program, self.inst, self.agpr_base = program, inst, agpr_base
+        self.wide_target = program.target == "gfx1250"
         self.ops = inst.operands
         self.lanes = program.wave_size
         self.left: dict[str, ModifierValue] = dict(inst.modifiers)
@@ -107,11 +114,13 @@ class Binder:
 
     # Registers
 
-    def vector(self, at: int, count: int | None = None) -> int:
-        """Row of the register file that operand `at`, a vector register tuple, starts at."""
+    def vector(self, at: int, count: int | None = None, *, half: bool = False) -> int:
+        """Row of the register file that operand `at`, a vector register tuple, starts at; `half`: 16 bits of it do."""
         op = self.ops[at]
         if not isinstance(op, Register) or op.kind == "s":
             raise self.fail(f"operand {at + 1} must be a vector register")
+        if op.half and not half:
+            raise self.fail(f"operand {at + 1} must be a whole register")
         if count is not None and op.count != count:
             raise self.fail(f"operand {at + 1} must be {count} registers wide, not {op.count}")
         if op.neg or op.absolute or op.sext:
@@ -229,13 +238,15 @@ class Binder:
                 return lambda b: vector_of(shifted(b.s[index], b.n), kind)
             return lambda b: vector_of(b.s[index], kind)
         row = self.row(op)
+        if op.half and size != 16:
+            raise self.fail(f"operand {at + 1} must be a whole register")
         if size == 32:
             which = LISTS[kind]
             return lambda b: b.r[which][row]
         dtype = TYPES[kind]
         if size == 64:
             return lambda b: read64(b, row).view(dtype)
-        half = int(high)
+        half = int(high or op.half == "h")
         return lambda b: b.r[0][row].view(dtype)[..., half::2]
 
     def _constant(self, op: Immediate, kind: str) -> Getter:
@@ -253,10 +264,19 @@ class Binder:
 
     def target(self, at: int, kind: str, *, high: bool = False) -> MaskedSetter:
         """Setter of vector operand `at` for a value of type `kind`; `high` keeps the lower half of the register."""
-        return self.row_target(self.vector(at, max(1, int(kind[1:]) // 32)), kind, high=high)
+        op = self.ops[at]
+        half = op.half if isinstance(op, Register) else ""
+        row = self.vector(at, max(1, int(kind[1:]) // 32), half=kind.endswith("16"))
+        keep = half == "l" or (self.wide_target and not half)
+        return self.row_target(row, kind, high=high or half == "h", keep=keep)
 
-    def row_target(self, row: int, kind: str, *, high: bool = False) -> MaskedSetter:
-        """Setter of the registers from `row` on; a 16-bit result clears the upper half, as gfx9 does."""
+    def row_target(self, row: int, kind: str, *, high: bool = False, keep: bool = False) -> MaskedSetter:
+        """Setter of the registers from `row` on.
+
+        Args:
+            high: a 16-bit result goes to the upper half and leaves the lower one.
+            keep: a 16-bit result in the lower half leaves the upper one (gfx1250), else clears it (gfx9).
+        """
         size = int(kind[1:])
         if size == 32:
             which = LISTS[kind]
@@ -275,6 +295,8 @@ class Binder:
             wide = np.asarray(value).view(np.uint16).astype(np.uint32)
             if high:
                 wide = wide << np.uint32(16) | (b.r[0][row] & np.uint32(0xFFFF))
+            elif keep:
+                wide = wide | (b.r[0][row] & np.uint32(0xFFFF0000))
             if mask is None:
                 b.r[0][row][...] = wide
             else:
@@ -335,9 +357,11 @@ def bind(program: Program, inst: Instruction, agpr_base: int) -> Closure:
     """
     for name in FAMILIES:
         import_module(f"amdwarp.emulator.{name}")
+    if program.target == "gfx1250":
+        inst = replace(inst, base=NAMES.get(inst.base, inst.base))
     binder = Binder(program, inst, agpr_base)
-    handler = HANDLERS.get(inst.base)
-    if handler is None or inst.second is not None:
+    handler = HANDLERS.get("dual issue" if inst.second is not None else inst.base)
+    if handler is None or (inst.base in ONLY and program.target != "gfx1250"):
         raise binder.fail("the emulator does not know this instruction")
     closure = handler(binder)
     binder.finish()

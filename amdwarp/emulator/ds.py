@@ -393,14 +393,15 @@ def bind_atomic(binder: Binder) -> Closure:
     return run
 
 
-@handles("ds_cmpst_rtn_b32", "ds_cmpst_rtn_b64")
+@handles("ds_cmpst_rtn_b32", "ds_cmpst_rtn_b64", "ds_cmpstore_rtn_b32", "ds_cmpstore_rtn_b64")
 def bind_compare_swap(binder: Binder) -> Closure:
-    """Compare with the first data operand and store the second; the old value is returned."""
+    """Compare with the first data operand and store the second (cmpstore: the reverse); the old value is returned."""
     binder.need(4)
     kind = "u" + str(int(binder.inst.base[-2:]) // 8)
     size = int(kind[1])
     count = size // 4
-    row, compare, new = (binder.vector(at, count) for at in (0, 2, 3))
+    order = (0, 3, 2) if "cmpstore" in binder.inst.base else (0, 2, 3)
+    row, compare, new = (binder.vector(at, count) for at in order)
     address = address_getter(binder, 1, binder.take("offset", 0))
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:

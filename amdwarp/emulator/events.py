@@ -9,6 +9,7 @@ no event is built. Order of the calls within a workgroup:
 * `complete(event)` at the wait that covers a memory operation (loads and stores, vector and scalar), after its data
   were delivered: `serial` is that of the issue. Registers and LDS hold poison from issue to here;
 * `barrier(waves)` when a barrier releases all live waves of the workgroup;
+* `arrive` and `leave` at the two halves of a split barrier of gfx1250 (-1: workgroup, -3: cluster, above 0: named);
 * `error` is not reported: it propagates from `launch`.
 
 Arrays in events are views of machine state or shared with it: copy what is to be kept, change nothing.
@@ -16,6 +17,7 @@ Arrays in events are views of machine state or shared with it: copy what is to b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -104,6 +106,12 @@ class Observer(Protocol):
     def barrier(self, waves: tuple[int, ...]) -> None:
         """A barrier released these waves."""
 
+    def arrive(self, barrier: int, first: int, last: int, completions: int) -> None:
+        """Waves [first, last) have signalled a split barrier, which had completed `completions` times before."""
+
+    def leave(self, barrier: int, first: int, last: int, completions: int) -> None:
+        """Waves [first, last) go on behind their wait for the completion number `completions` of a split barrier."""
+
 
 def _nothing(*_: Any) -> None:
     return None
@@ -116,10 +124,13 @@ def _always(inst: Instruction) -> bool:
 class Recorder:
     """Collects what one instruction does and passes it to the observer."""
 
-    def __init__(self, observer: Any) -> None:
+    def __init__(self, observer: Any, instructions: Sequence[Instruction] = ()) -> None:
+        self._instructions = instructions
         self.workgroup = getattr(observer, "workgroup", _nothing)
         self.workgroup_end = getattr(observer, "workgroup_end", _nothing)
         self.barrier = getattr(observer, "barrier", _nothing)
+        self.arrive = getattr(observer, "arrive", _nothing)
+        self.leave = getattr(observer, "leave", _nothing)
         self._wants = getattr(observer, "wants", _always)
         self._instruction = getattr(observer, "instruction", _nothing)
         self._complete = getattr(observer, "complete", _nothing)
@@ -159,4 +170,7 @@ class Recorder:
         """Report a delivery."""
         if self._complete is _nothing:
             return
-        self._complete(CompletionEvent(pending.inst, b.first, b.last, pending.serial))
+        inst = pending.inst
+        # What was bound may carry another name of the same operation.
+        inst = self._instructions[inst.index] if self._instructions else inst
+        self._complete(CompletionEvent(inst, b.first, b.last, pending.serial))

@@ -25,6 +25,7 @@ class Dpp:
         lanes: int64 [lanes], the lane each lane reads from (0 where there is none).
         valid: bool [lanes], False where the pattern has no source.
         zeros: a lane without source reads 0 (else it is not written).
+        inactive: disabled source lanes are read like enabled ones.
         enabled: bool [lanes], after row_mask and bank_mask.
     """
 
@@ -32,6 +33,7 @@ class Dpp:
     valid: Array
     zeros: bool
     enabled: Array
+    inactive: bool = False
 
     def read(self, b: Batch, row: int) -> Array:
         """uint32 [waves, lanes] of register `row` through the pattern."""
@@ -41,7 +43,7 @@ class Dpp:
         return moved
 
     def _has_source(self, b: Batch) -> Array:
-        if b.mask is None:
+        if b.mask is None or self.inactive:
             return self.valid
         source_on: Array = b.mask.take(self.lanes, axis=1) & self.valid
         return source_on
@@ -72,6 +74,7 @@ def _pattern(binder: Binder, lane: Array) -> tuple[Array, Array]:
         "row_newbcast": lambda n: (row | n, lane >= 0),
         "row_share": lambda n: (row | n, lane >= 0),
         "row_xmask": lambda n: (row | inside ^ n, lane >= 0),
+        "dpp8": lambda p: (lane & ~7 | np.array(p)[lane & 7], lane >= 0),
     }
     found = [(name, binder.take(name)) for name in (*choices, "row_bcast") if name in binder.left]
     if len(found) != 1:
@@ -83,6 +86,8 @@ def _pattern(binder: Binder, lane: Array) -> tuple[Array, Array]:
         if value == 31:
             return np.full_like(lane, 31), lane >= 32
         raise binder.fail("row_bcast takes 15 or 31")
+    if name == "dpp8" and (not isinstance(value, tuple) or len(value) != 8 or max(value) > 7):
+        raise binder.fail("dpp8 takes eight numbers from 0 to 7")
     if name == "quad_perm" and (not isinstance(value, tuple) or len(value) != 4 or max(value) > 3):
         raise binder.fail("quad_perm takes four numbers from 0 to 3")
     return choices[name](value)
@@ -96,8 +101,8 @@ def bind_dpp(binder: Binder) -> Dpp:
     enabled = ((rows >> (lane >> 4 & 3)) & 1 == 1) & ((banks >> (lane >> 2 & 3)) & 1 == 1)
     # LLVM writes the set bit as bound_ctrl:1, in older texts as bound_ctrl:0.
     zeros = binder.left.pop("bound_ctrl", None) is not None
-    binder.take("fi")
-    return Dpp(np.where(valid, source, 0), valid, zeros, enabled)
+    inactive = binder.take("fi", 0) == 1
+    return Dpp(np.where(valid, source, 0), valid, zeros, enabled, inactive)
 
 
 def dpp_source(binder: Binder, dpp: Dpp, at: int, kind: str) -> Getter:
@@ -109,6 +114,9 @@ def dpp_source(binder: Binder, dpp: Dpp, at: int, kind: str) -> Getter:
     row, dtype = binder.row(op), TYPES[kind]
     if size == 32:
         return binder.with_modifiers(lambda b: dpp.read(b, row).view(dtype), op, kind)
+    if op.half == "h":
+        upper = np.uint32(16)
+        return binder.with_modifiers(lambda b: (dpp.read(b, row) >> upper).astype(np.uint16).view(dtype), op, kind)
     return binder.with_modifiers(lambda b: dpp.read(b, row).astype(np.uint16).view(dtype), op, kind)
 
 

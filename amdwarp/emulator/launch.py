@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from amdwarp.asm import Argument, Program, Register, parse
-from amdwarp.asm.program import EXEC
+from amdwarp.asm.program import EXEC, TTMP0
 from amdwarp.emulator.bind import bind
 from amdwarp.emulator.events import Recorder
 from amdwarp.emulator.memory import POISON, GlobalMemory, Lds
 from amdwarp.emulator.scheduler import Limits, Scheduler
-from amdwarp.emulator.state import Batch, Closure, RegisterFile, Scalar, Workgroup
+from amdwarp.emulator.state import Batch, Closure, RegisterFile, Scalar, Workgroup, merge
 from amdwarp.errors import EmulatorError, UsageError
 
 #: Waves that run in lockstep at most.
@@ -24,7 +24,7 @@ LOCKSTEP = 8
 #: Bytes behind a scratch pointer that the compiler appends to the kernel's own arguments.
 _EXTRA_BYTES = 1 << 24
 #: Targets the emulator knows, with the LDS of a compute unit in bytes.
-TARGETS = {"gfx942": 64 * 1024, "gfx950": 160 * 1024}
+TARGETS = {"gfx942": 64 * 1024, "gfx950": 160 * 1024, "gfx1250": 320 * 1024}
 
 
 @dataclass(frozen=True)
@@ -190,11 +190,14 @@ class Machine:
         if self.scratch.size:
             self.scratch.reshape(-1).view(np.uint32)[:] = POISON
         group = Workgroup(self.registers, self.lds, memory, self.scratch, self.lanes, recorder)
+        group.split_counters = self.program.target == "gfx1250"
         self._work_items()
         batches = []
         for first in range(0, self.waves, self.lockstep):
             scalars = self._scalars(kernarg, arguments, index)
             last = min(first + self.lockstep, self.waves)
+            if group.split_counters:
+                self._trap_registers(scalars, index, range(first, last))
             batch = Batch(group, first, last, scalars, self.program.entry)
             batch.mode = self._mode()
             batches.append(batch)
@@ -214,6 +217,13 @@ class Machine:
         count = self.waves * self.lanes
         self.registers.data[0] = np.arange(count, dtype=np.uint32).reshape(self.waves, self.lanes)
 
+    def _trap_registers(self, scalars: list[Scalar], index: tuple[int, int, int], waves: range) -> None:
+        """gfx1250 passes the workgroup's place in ttmp9 and ttmp7 and the wave's number in bits 25-29 of ttmp8."""
+        scalars[TTMP0 + 9], scalars[TTMP0 + 7] = index[0], index[1] | index[2] << 16
+        scalars[TTMP0 + 8] = merge([wave << 25 for wave in waves])
+        # No cluster: its fields are 0.
+        scalars[TTMP0 + 6] = 0
+
     def _scalars(self, kernarg: int, arguments: np.ndarray[Any, Any], index: tuple[int, int, int]) -> list[Scalar]:
         descriptor = self.program.descriptor
         scalars: list[Scalar] = [POISON] * 128
@@ -227,6 +237,8 @@ class Machine:
             value = int(words[offset + step]) if offset + step < len(words) else POISON
             scalars[descriptor.preload_sgpr + step] = value
         at = descriptor.user_sgprs
+        if self.program.target == "gfx1250":
+            return scalars
         for axis, position in zip("xyz", index, strict=True):
             if descriptor.get(f"system_sgpr_workgroup_id_{axis}"):
                 scalars[at] = position
@@ -287,7 +299,7 @@ def launch(
     segment = build_arguments(program, args, memory, tuple(int(size) for size in grid))
     kernarg = memory.add(segment, "the argument segment")
     machine = Machine(program, max(1, lockstep), lds_bytes)
-    recorder = None if observer is None else Recorder(observer)
+    recorder = None if observer is None else Recorder(observer, program.instructions)
     if recorder is not None:
         code = zip(program.instructions, machine.closures, strict=True)
         machine.closures = [recorder.observed(inst, closure) for inst, closure in code]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from amdwarp.asm import Instruction, Program
 from amdwarp.emulator.memory import Fault
-from amdwarp.emulator.state import AT_BARRIER, ENDED, RUNNING, STOP, Batch, Closure, SplitError
+from amdwarp.emulator.state import AT_BARRIER, ENDED, RUNNING, STOP, WAITING, Batch, Closure, SplitError
 from amdwarp.errors import EmulatorError
 
 #: Instructions of a turn are drawn up to this number (a barrier or the end cuts it short).
@@ -80,6 +80,8 @@ class Scheduler:
             if not runnable:
                 if all(b.state == ENDED for b in self.batches):
                     return self.executed
+                if any(b.state == WAITING for b in self.batches):
+                    raise EndlessError("the waves wait for a barrier that never completes", self._positions())
                 self._release()
                 continue
             if self.rng is None:

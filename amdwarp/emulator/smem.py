@@ -9,7 +9,7 @@ from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.memory import POISON
 from amdwarp.emulator.state import Batch, Closure, expand, merge
 
-_DWORDS = {"dword": 1, "dwordx2": 2, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16}
+_DWORDS = {"dword": 1, "dwordx2": 2, "b96": 3, "dwordx4": 4, "dwordx8": 8, "dwordx16": 16}
 
 
 def poison_scalars(b: Batch, first: int, count: int) -> None:
@@ -28,15 +28,18 @@ def bind_scalar_load(binder: Binder) -> Closure:
     buffer = name.startswith("s_buffer")
     base_at = binder.scalar(1, 4 if buffer else 2)
     extra = binder.take("offset", 0)
-    binder.ignore("glc")
+    binder.ignore("glc", "nv", "scope", "th")
+    scale = 4 * count if binder.flag("scale_offset") else 1
     op = binder.ops[2]
     if isinstance(op, Immediate):
-        constant = int(op.value)
+        constant, scale = int(op.value), 1
         offset: Any = lambda b: constant  # noqa: E731
     elif isinstance(op, Register):
         offset = binder.scalar_source(2)
     else:
         raise binder.fail("operand 3 must be an offset")
+    if buffer and binder.wide_target:
+        raise binder.fail("buffer resources in scalar loads are not known for gfx1250")
     mask = 0xFFFFFFFFFFFF if buffer else 0xFFFFFFFFFFFFFFFF
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
@@ -45,7 +48,7 @@ def bind_scalar_load(binder: Binder) -> Closure:
 
     def run(b: Batch) -> None:
         bases, offsets = expand(b.pair(base_at), b.n), expand(offset(b), b.n)
-        addresses = [((x & mask) + y + extra) & ~3 for x, y in zip(bases, offsets, strict=True)]
+        addresses = [((x & mask) + y * scale + extra) & ~3 for x, y in zip(bases, offsets, strict=True)]
         if min(addresses) == max(addresses):
             words = tuple(b.group.memory.read_scalar(addresses[0], count))
             rows: tuple[tuple[int, ...], ...] = (words,) * b.n
@@ -55,6 +58,40 @@ def bind_scalar_load(binder: Binder) -> Closure:
         b.issue(b.sm, binder.inst, deliver, None, rows)
         if b.group.recorder is not None:
             b.group.recorder.access("scalar", "read", tuple(addresses), 4 * count, None)
+
+    return run
+
+
+#: Narrow loads of gfx1250: (bytes, sign-extended).
+_NARROW = {"u8": (1, False), "i8": (1, True), "u16": (2, False), "i16": (2, True)}
+
+
+@handles(*(f"s_load_{kind}" for kind in _NARROW))
+def bind_narrow_load(binder: Binder) -> Closure:
+    """Load a byte or short, extended to a register."""
+    binder.need(3)
+    size, is_signed = _NARROW[binder.inst.base.rsplit("_", 1)[1]]
+    first, base_at, extra = binder.scalar(0, 1), binder.scalar(1, 2), binder.take("offset", 0)
+    binder.ignore("nv", "scope", "th")
+    offset, scale = binder.scalar_source(2), size if binder.flag("scale_offset") else 1
+    if isinstance(binder.ops[2], Immediate):
+        scale = 1
+
+    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
+        b.s[first] = merge(payload[1])
+
+    def run(b: Batch) -> None:
+        bases, offsets = expand(b.pair(base_at), b.n), expand(offset(b), b.n)
+        addresses = [x + y * scale + extra for x, y in zip(bases, offsets, strict=True)]
+        values = []
+        for address in addresses:
+            buffer, at = b.group.memory.bytes_at(address, size)
+            whole = int.from_bytes(buffer.data[at : at + size].tobytes(), "little", signed=is_signed)
+            values.append(whole & 0xFFFFFFFF)
+        poison_scalars(b, first, 1)
+        b.issue(b.sm, binder.inst, deliver, None, tuple(values))
+        if b.group.recorder is not None:
+            b.group.recorder.access("scalar", "read", tuple(addresses), size, None)
 
     return run
 

@@ -26,7 +26,9 @@ Scalar = int | tuple[int, ...]
 Closure = Callable[["Batch"], int | None]
 
 STOP = -1
-RUNNING, AT_BARRIER, ENDED = "running", "at a barrier", "ended"
+RUNNING, AT_BARRIER, WAITING, ENDED = "running", "at a barrier", "waiting for a barrier", "ended"
+#: Queues of operations under way. gfx9 counts stores with the loads; the last three exist on gfx1250 only.
+QUEUES = ("vm", "ds", "sm", "st", "asynchronous", "tensor")
 
 
 class SplitError(Exception):
@@ -132,14 +134,19 @@ class Workgroup:
     recorder: Recorder | None = None
     serial: int = 0
     caches: dict[Any, Any] = field(default_factory=dict)
+    barriers: dict[int, Any] = field(default_factory=dict)
+    #: Waves that have ended.
+    ended: int = 0
+    #: Stores have a counter of their own.
+    split_counters: bool = False
 
 
 class Batch:
     """Waves [first, last) of a workgroup at one pc."""
 
     __slots__ = (
+        *QUEUES,
         "count",
-        "ds",
         "executed",
         "f",
         "first",
@@ -150,15 +157,21 @@ class Batch:
         "masks",
         "mode",
         "n",
+        "named",
         "pc",
         "r",
         "s",
         "scc",
-        "sm",
+        "seen",
         "state",
         "u",
-        "vm",
     )
+    vm: list[Pending]
+    ds: list[Pending]
+    sm: list[Pending]
+    st: list[Pending]
+    asynchronous: list[Pending]
+    tensor: list[Pending]
 
     def __init__(self, group: Workgroup, first: int, last: int, scalars: list[Scalar], pc: int) -> None:
         views = group.registers.view(first, last)
@@ -169,9 +182,11 @@ class Batch:
         self.mode = 0
         self.pc = pc
         self.state = RUNNING
-        self.vm: list[Pending] = []
-        self.ds: list[Pending] = []
-        self.sm: list[Pending] = []
+        for name in QUEUES:
+            setattr(self, name, [])
+        # gfx1250 barriers: the completions each one had when these waves left it, and the one they have joined.
+        self.seen: dict[int, int] = {}
+        self.named = 0
         self.mask: Array | None = None
         self.masks: dict[int, tuple[Scalar, Scalar, Array]] = {}
         self.count = 0
@@ -237,9 +252,14 @@ class Batch:
     def issue(
         self, queue: list[Pending], inst: Instruction, deliver: Any, *payload: Any, early: Any = None, size: int = 0
     ) -> None:
-        """Append an operation to one of the queues `vm`, `ds`, `sm`; see `Pending`."""
+        """Append an operation to one of the `QUEUES`; see `Pending`."""
         self.group.serial += 1
         queue.append(Pending(inst, deliver, payload, self.group.serial, early, size))
+
+    @property
+    def stores(self) -> list[Pending]:
+        """The queue of vector memory stores."""
+        return self.st if self.group.split_counters else self.vm
 
     def settle_reads(self, low: Array, high: Array) -> None:
         """Before a wave writes LDS [low, high) (int64 [waves]) past its queue: carry out its own reads from there."""
@@ -296,19 +316,20 @@ class Batch:
             scalars: list[Scalar] = [x if type(x) is int else merge(x[low:high]) for x in self.s]  # type: ignore[index]
             part = Batch(self.group, self.first + low, self.first + high, scalars, self.pc)
             part.scc = self.scc if isinstance(self.scc, int) else merge(self.scc[low:high])
-            part.vm = [pending.part(low, high) for pending in self.vm]
-            part.ds = [pending.part(low, high) for pending in self.ds]
-            part.sm = [pending.part(low, high) for pending in self.sm]
+            for name in QUEUES:
+                setattr(part, name, [pending.part(low, high) for pending in getattr(self, name)])
             part.state, part.count, part.mode = self.state, self.count, self.mode
+            part.seen, part.named = dict(self.seen), self.named
             parts.append(part)
         return parts
 
     def joins(self, other: Batch) -> bool:
         """True if `other` is the neighbour behind this batch, at the same pc with the same operations under way."""
         same = self.pc == other.pc and self.state == other.state and self.mode == other.mode
-        if self.last != other.first or not same:
+        if self.last != other.first or not same or self.seen != other.seen or self.named != other.named:
             return False
-        for mine, its in ((self.vm, other.vm), (self.ds, other.ds), (self.sm, other.sm)):
+        for name in QUEUES:
+            mine, its = getattr(self, name), getattr(other, name)
             if [(p.inst, p.deliver) for p in mine] != [(p.inst, p.deliver) for p in its]:
                 return False
         return True
@@ -326,9 +347,10 @@ class Batch:
         joined = Batch(self.group, self.first, other.last, scalars, self.pc)
         joined.scc = both(self.scc, other.scc)
         lanes = self.group.lanes
-        joined.vm = [join_pending(x, y, waves, lanes) for x, y in zip(self.vm, other.vm, strict=True)]
-        joined.ds = [join_pending(x, y, waves, lanes) for x, y in zip(self.ds, other.ds, strict=True)]
-        joined.sm = [join_pending(x, y, waves, lanes) for x, y in zip(self.sm, other.sm, strict=True)]
+        for name in QUEUES:
+            mine, its = getattr(self, name), getattr(other, name)
+            setattr(joined, name, [join_pending(x, y, waves, lanes) for x, y in zip(mine, its, strict=True)])
+        joined.seen, joined.named = dict(self.seen), self.named
         joined.state, joined.count, joined.mode = self.state, max(self.count, other.count), self.mode
         return joined
 

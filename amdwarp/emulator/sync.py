@@ -6,7 +6,9 @@ import re
 
 from amdwarp.asm import Immediate, Symbol
 from amdwarp.asm.program import EXEC, VCC
+from amdwarp.emulator.barriers import wave_ended
 from amdwarp.emulator.bind import Binder, handles
+from amdwarp.emulator.counters import drain_all
 from amdwarp.emulator.memory import Fault
 from amdwarp.emulator.state import AT_BARRIER, ENDED, STOP, Batch, Closure, Scalar, SplitError, expand
 
@@ -60,8 +62,9 @@ def bind_end(binder: Binder) -> Closure:
     at = binder.inst.index
 
     def run(b: Batch) -> int:
-        wait(b, 0, 0)
+        drain_all(b)
         b.pc, b.state = at, ENDED
+        wave_ended(b)
         return STOP
 
     return run
@@ -119,7 +122,7 @@ def bind_branch_mask(binder: Binder) -> Closure:
     return run
 
 
-_MODE_FIELD = re.compile(r"hwreg\(HW_REG_MODE, ?(\d+), ?(\d+)\)$")
+_MODE_FIELD = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE, ?(\d+), ?(\d+)\)$")
 #: MODE bits for rounding and denormals; the emulator rounds to nearest even with denormals on.
 _FLOAT_CONTROL, _FLOAT_DEFAULT = 0xFF, 0xF0
 
@@ -129,6 +132,8 @@ def bind_set_mode(binder: Binder) -> Closure:
     """Write a field of MODE; other hardware registers are not known."""
     binder.need(2)
     op = binder.ops[0]
+    if isinstance(op, Symbol) and op.name.startswith("hwreg(HW_REG_WAVE_SCHED_MODE,"):
+        return lambda b: None
     match = _MODE_FIELD.match(op.name) if isinstance(op, Symbol) else None
     if match is None:
         raise binder.fail("the emulator knows the fields of HW_REG_MODE only")

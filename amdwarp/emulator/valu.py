@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from amdwarp.asm import Immediate, Register
+from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.asm.program import EXEC, VCC
 from amdwarp.emulator import arith
 from amdwarp.emulator.bind import LISTS, Binder, Getter, MaskedSetter, handles
@@ -198,6 +198,8 @@ def bind_select(binder: Binder) -> Closure:
 
 def _carry_target(binder: Binder, at: int) -> Callable[[Batch, Array], None]:
     """Setter of a lane mask; lanes that are off become 0."""
+    if binder.ops[at] == Symbol("null"):
+        return lambda b, bits: None
     index = binder.scalar(at, binder.lanes // 32)
 
     def put(b: Batch, bits: Array) -> None:
@@ -260,16 +262,19 @@ def bind_compare(binder: Binder) -> Closure:
     base = binder.inst.base
     to_exec = base.startswith("v_cmpx_")
     first, second, function = COMPARES[base.split("_", 2)[2]]
-    binder.need(3)
-    index = binder.scalar(0, binder.lanes // 32)
-    if binder.inst.encoding.endswith("dpp"):
-        raise binder.fail("DPP comparisons are not known")
-    (x, y), _ = vector_sources(binder, 1, [first, second])
+    # Since gfx10 cmpx writes exec only.
+    only_exec = to_exec and binder.wide_target
+    binder.need(2 if only_exec else 3)
+    index = EXEC if only_exec else binder.scalar(0, binder.lanes // 32)
+    if binder.inst.encoding.endswith("dpp") and not (binder.wide_target and binder.inst.has("bound_ctrl")):
+        raise binder.fail("DPP comparisons are not known without bound_ctrl, and not on gfx9")
+    (x, y), mask_of = vector_sources(binder, 0 if only_exec else 1, [first, second])
 
     def run(b: Batch) -> None:
         bits = np.broadcast_to(function(x(b), y(b)), (b.n, b.group.lanes))
-        if b.mask is not None:
-            bits = bits & b.mask
+        on = mask_of(b)
+        if on is not None:
+            bits = bits & on
         b.set_lane_mask(index, bits)
         if to_exec:
             b.set_lane_mask(EXEC, bits)

@@ -9,6 +9,7 @@ dword where offset + size <= num_records; out of range, loads give 0 and stores 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,9 @@ STORES: dict[str, tuple[int, int, bool]] = {
     "short_d16_hi": (2, 1, True),
 }
 _CACHE_BITS = ("sc0", "sc1", "nt", "glc", "slc")
+#: Cache policies of gfx1250.
+_SCOPES = ("SCOPE_CU", "SCOPE_SE", "SCOPE_DEV", "SCOPE_SYS")
+_POLICY = re.compile(r"TH_(?:LOAD|STORE|ATOMIC)_[A-Z_]+$")
 
 
 def _wave_column(value: Any, waves: int) -> Array:
@@ -75,17 +79,16 @@ def buffer_locator(binder: Binder, at: int) -> Locator:
         raise binder.fail("'off' expected where there is no offen")
     resource = binder.scalar(at + 1, 4)
     scalar_offset = binder.scalar_source(at + 2)
+    # gfx1250: 57 bits of address, then 45 bits of size; gfx9: 48 bits, and 32 from bit 64 on.
+    large, top = binder.wide_target, 0x1FFFFFF if binder.wide_target else 0xFFFF
 
     def locate(b: Batch, size: int) -> Located:
-        words = b.s[resource : resource + 3]
-        offset = scalar_offset(b)
-        if all(type(word) is int for word in words) and type(offset) is int:
-            base: Any = words[0] | (words[1] & 0xFFFF) << 32  # type: ignore[operator]
-            records: Any = words[2]
-            shift: Any = offset
-        else:
-            low, high, records, shift = (_wave_column(value, b.n) for value in (*words, offset))
-            base = low | (high & 0xFFFF) << 32
+        values: list[Any] = [*b.s[resource : resource + 4], scalar_offset(b)]
+        if not all(type(value) is int for value in values):
+            values = [_wave_column(value, b.n) for value in values]
+        low, high, third, fourth, shift = values
+        base: Any = low | (high & top) << 32
+        records: Any = high >> 25 | third << 7 | (fourth & 0x3F) << 39 if large else third
         if row is None:
             inside = np.full((b.n, b.group.lanes), immediate, np.int64)
         else:
@@ -125,10 +128,15 @@ def global_locator(binder: Binder, at: int) -> Locator:
 
         return locate
     index, row32 = binder.scalar(at + 1, 2), binder.vector(at, 1)
+    # gfx1250: the offset register is signed, and with scale_offset counts elements.
+    which, scales = 2 if binder.wide_target else 0, binder.flag("scale_offset")
 
     def locate_scalar(b: Batch, size: int) -> Located:
         start = np.array(expand(b.pair(index), b.n), np.uint64).view(np.int64)[:, None]
-        return (b.r[0][row32].astype(np.int64) + (start + offset)).view(np.uint64), b.mask, None
+        inside = b.r[which][row32].astype(np.int64)
+        if scales:
+            inside *= size
+        return (inside + (start + offset)).view(np.uint64), b.mask, None
 
     return locate_scalar
 
@@ -215,14 +223,20 @@ def bind_store(binder: Binder, locator: Locator, form: tuple[int, int, bool], da
             values = values >> np.uint32(16)
         note(b, "write", located, size, values)
         write_located(b, located, values, size)
-        b.issue(b.vm, binder.inst, None, b.mask)
+        b.issue(b.stores, binder.inst, None, b.mask)
 
     return run
 
 
 def operand_count(binder: Binder, count: int) -> None:
     binder.need(count)
-    binder.ignore(*_CACHE_BITS)
+    if not binder.wide_target:
+        binder.ignore(*_CACHE_BITS)
+        return
+    binder.ignore("nv")
+    scope, policy = binder.take("scope", "SCOPE_CU"), binder.take("th", "TH_LOAD_RT")
+    if scope not in _SCOPES or not isinstance(policy, str) or not _POLICY.match(policy):
+        raise binder.fail(f"cache policy scope:{scope} th:{policy} is not known")
 
 
 @handles(*(f"buffer_load_{tail}" for tail in LOADS))
@@ -414,6 +428,6 @@ def bind_scratch_store(binder: Binder) -> Closure:
         scatter_block(b.group.scratch.reshape(-1), index, values, size, b.mask)
         if b.group.recorder is not None:
             b.group.recorder.access("scratch", "write", inside, size, b.mask)
-        b.issue(b.vm, binder.inst, None, b.mask)
+        b.issue(b.stores, binder.inst, None, b.mask)
 
     return run

@@ -77,7 +77,8 @@ def pair_source(binder: Binder, at: int, which: int, kind: str = "f32") -> Gette
     if op.count != 2:
         raise binder.fail(f"operand {at + 1} must be a register pair")
     if op.kind == "s":
-        index = op.index + which
+        # gfx1250 takes the lower register for both halves.
+        index = op.index + (0 if binder.wide_target else which)
         return lambda b: vector_of(b.s[index], kind)
     return binder.plain_source(Register(op.kind, op.index + which), at, kind)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 TRITON = tuple(int(part) for part in pytest.importorskip("triton").__version__.split(".")[:2])
-ARCHS = ("gfx950", "gfx942")
+ARCHS = ("gfx950", "gfx942", "gfx1250")
 F16, BF16, F32 = np.float16, ml_dtypes.bfloat16, np.float32
 
 
@@ -137,6 +137,8 @@ def test_matmul_fp8(run_stock: Any, random: Any, arch: str, form: str, mfma: int
     native = {
         ("gfx950", "fp8e4"): ("fp8e4nv", ml_dtypes.float8_e4m3fn),
         ("gfx950", "fp8e5"): ("fp8e5", ml_dtypes.float8_e5m2),
+        ("gfx1250", "fp8e4"): ("fp8e4nv", ml_dtypes.float8_e4m3fn),
+        ("gfx1250", "fp8e5"): ("fp8e5", ml_dtypes.float8_e5m2),
         ("gfx942", "fp8e4"): ("fp8e4b8", ml_dtypes.float8_e4m3fnuz),
         ("gfx942", "fp8e5"): ("fp8e5b16", ml_dtypes.float8_e5m2fnuz),
     }
