@@ -20,8 +20,11 @@ SCC_BIT = 1 << (2048 + 128)
 VM, DS, SM = "vm", "ds", "sm"
 QUEUES = (VM, DS, SM)
 
-#: Name of the counter that a queue is waited for with.
-COUNTER = {VM: "vmcnt", DS: "lgkmcnt", SM: "lgkmcnt"}
+#: Queues that finish in order.
+IN_ORDER = (VM, DS)
+
+#: The wait for a queue, with a place for the number of operations that may stay under way.
+COUNTER = {VM: "s_waitcnt vmcnt({})", DS: "s_waitcnt lgkmcnt({})", SM: "s_waitcnt lgkmcnt({})"}
 
 _QUEUE_OF_FORMAT = {
     Format.BUFFER: VM,

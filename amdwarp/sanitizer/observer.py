@@ -2,43 +2,35 @@
 
 What can be said of the text alone is said before anything runs: which instructions may touch a register on its way
 (`amdwarp.sanitizer.pending`) and which pairs stand too close (`amdwarp.sanitizer.waitstates`). At run time only memory
-operations, waits, barriers, branches and those suspects are looked at.
+operations, waits, barriers, jumps back and those suspects are looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from amdwarp.asm import Instruction, Program
-from amdwarp.emulator.events import InstructionEvent
+from amdwarp.emulator.events import Access, InstructionEvent
+from amdwarp.emulator.memory import Array
 from amdwarp.errors import EmulatorError
-from amdwarp.sanitizer.effects import COUNTER, QUEUES, VM, Effects, name_registers, program_effects
-from amdwarp.sanitizer.order import ATOMIC, FINISHED, MAX_WAVES, TO_LDS, WRITE, Records
+from amdwarp.sanitizer.effects import QUEUES, Effects, program_effects
+from amdwarp.sanitizer.memory import MemoryClash, MemoryShadow
+from amdwarp.sanitizer.order import ATOMIC, MAX_WAVES, TO_LDS, WRITE, Records
 from amdwarp.sanitizer.pending import conflict, suspects
-from amdwarp.sanitizer.report import Collector, Finding, Site, span
+from amdwarp.sanitizer.queues import Operation, Queues, spell
+from amdwarp.sanitizer.redundant import Needs
+from amdwarp.sanitizer.report import Collector, Finding, Site
 from amdwarp.sanitizer.shadow import LdsShadow
 from amdwarp.sanitizer.slots import Clash
 from amdwarp.sanitizer.spin import SpinWatch
-from amdwarp.sanitizer.waitstates import Shortfall, shortfalls
+from amdwarp.sanitizer.waitstates import shortfalls
+from amdwarp.sanitizer.wording import Wording
 
 _FLAGS = {"read": 0, "write": WRITE, "atomic": ATOMIC | WRITE}
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A memory operation under way.
-
-    Attributes:
-        inst: index of the instruction.
-        record: LDS record of wave `first`, or 0.
-        first: first wave of the batch that issued it.
-    """
-
-    inst: int
-    record: int
-    first: int
+_Handler = Callable[[InstructionEvent], None]
 
 
 class Sanitizer:
@@ -47,44 +39,56 @@ class Sanitizer:
     Args:
         program: the kernel.
         collector: takes what is found.
+        uninitialised: names of the buffers that hold nothing until written.
+        races: look for races between workgroups.
+        redundant: note what each wait and barrier is needed for.
     """
 
-    def __init__(self, program: Program, collector: Collector) -> None:
+    def __init__(
+        self,
+        program: Program,
+        collector: Collector,
+        uninitialised: frozenset[str] = frozenset(),
+        races: bool = False,
+        redundant: bool = False,
+    ) -> None:
         if program.waves > MAX_WAVES:
             raise EmulatorError(
-                f"a workgroup of {program.waves} waves is more than the sanitizer follows ({MAX_WAVES})"
+                f"{program.waves} waves in a workgroup are more than the {MAX_WAVES} that can be followed"
             )
-        self.program, self.collector = program, collector
+        self.program, self.collector, self.waves = program, collector, program.waves
         self.effects = program_effects(program)
-        self.waves = program.waves
         self.suspects = suspects(program, self.effects)
         self.shortfalls = shortfalls(program, self.effects)
         self.records = Records(self.waves)
+        self.needs = Needs(self.records) if redundant else None
+        self.queues = Queues(self.waves, self.records, self.needs)
+        self.wording = Wording(program.instructions, self.effects, self.records, self.queues)
         self.shadow: LdsShadow | None = None
+        self.memory = MemoryShadow(self._memory_clash, uninitialised, races or redundant)
         self.spin = SpinWatch(self.waves)
-        self.position = [program.entry] * self.waves
-        self.queues: dict[str, list[list[Operation]]] = {}
-        self.ended: set[int] = set()
         self._executed: set[int] = set()
         self._watched = {at for pair in self.shortfalls for at in (pair.producer, pair.consumer)}
-        self._handlers = [
-            self._handler(inst, effects) for inst, effects in zip(program.instructions, self.effects, strict=True)
-        ]
-        self._fresh()
+        code = zip(program.instructions, self.effects, strict=True)
+        self._handlers = [self._handler(inst, effects) for inst, effects in code]
+        self._begin()
 
-    def _handler(self, inst: Instruction, effects: Effects) -> Callable[[InstructionEvent], None] | None:
+    def _handler(self, inst: Instruction, effects: Effects) -> _Handler | None:
+        """What is to be done at an instruction."""
         if effects.waits:
             return self._wait
         if effects.queue:
             return self._memory
-        return {"s_barrier": self._at_barrier, "s_endpgm": self._end}.get(
-            inst.base, self._branch if _is_loop(self.program, inst) else None
-        )
+        if _is_loop(self.program, inst):
+            return self._branch
+        return {"s_barrier": self._at_barrier, "s_endpgm": self._end}.get(inst.base)
 
-    def _fresh(self) -> None:
-        self.queues = {queue: [[] for _ in range(self.waves)] for queue in QUEUES}
-        self.ended = set()
+    def _begin(self) -> None:
+        self.queues.reset()
+        self.ended: set[int] = set()
+        self.scratch: Array | None = None
         self.position = [self.program.entry] * self.waves
+        self._now: Site | None = None
 
     # Calls of the emulator
 
@@ -98,8 +102,11 @@ class Sanitizer:
         self.records.reset()
         if self.shadow is not None:
             self.shadow.reset()
+        if self.needs is not None:
+            self.needs.reset()
+        self.memory.workgroup()
         self.spin.reset()
-        self._fresh()
+        self._begin()
 
     def workgroup_end(self, index: tuple[int, int, int]) -> None:
         """A workgroup has ended."""
@@ -111,7 +118,7 @@ class Sanitizer:
         at = event.inst.index
         self.position[event.first : event.last] = [at] * (event.last - event.first)
         if at in self.suspects:
-            self._check_registers(event.inst, range(event.first, event.last))
+            self.check_registers(event.inst, range(event.first, event.last))
         if at in self._watched:
             self._executed.add(at)
         handler = self._handlers[at]
@@ -122,63 +129,80 @@ class Sanitizer:
         """A barrier released these waves."""
         self.records.barrier(waves, self.ended)
         self.spin.released(waves)
+        if self.needs is not None:
+            self.needs.barrier(self.position[wave] for wave in waves)
         missing = self.ended - set(waves)
         if missing:
-            here = {self.position[wave] for wave in waves}
-            first = Site(self.program.instructions[self.position[min(missing)]], missing)
-            second = Site(self.program.instructions[min(here)], set(waves))
-            problem = f"waves {span(waves)} stand at a barrier that waves {span(missing)} never reach: they have ended"
-            self.collector.add(
-                Finding("deadlock", problem, "every wave must pass the same number of barriers", first, second)
-            )
+            self.collector.add(self.wording.never_reached(set(waves), missing, self.position))
 
     # Events
 
     def _wait(self, event: InstructionEvent) -> None:
-        self._drain(self.effects[event.inst.index].waits, range(event.first, event.last))
-
-    def _drain(self, limits: Iterable[tuple[str, int]], waves: range) -> None:
-        """Finish all but the given number of operations of each queue."""
-        records: list[int] = []
-        owners: list[int] = []
-        for queue, left in limits:
-            for wave in waves:
-                operations = self.queues[queue][wave]
-                covered = len(operations) - left
-                if covered <= 0:
-                    continue
-                for operation in operations[:covered]:
-                    if operation.record:
-                        records.append(operation.record + wave - operation.first)
-                        owners.append(wave)
-                del operations[:covered]
-        if records:
-            self.records.finish(records, owners)
+        at = event.inst.index
+        if self.needs is not None:
+            self.needs.executed.add(at)
+        self.queues.drain(self.effects[at].waits, range(event.first, event.last), at)
 
     def _memory(self, event: InstructionEvent) -> None:
         effects = self.effects[event.inst.index]
-        record = 0
+        record, stores = 0, False
         for access in event.accesses:
             if access.space == "lds":
-                if self.shadow is None:
-                    self.shadow = LdsShadow(event.batch.group.lds.size, self.records, self._clash)
-                flags = _FLAGS[access.kind] | (TO_LDS if effects.to_lds else 0)
-                if not record:
-                    record = self.records.issue(event.inst.index, event.first, event.last, flags)
-                if access.kind == "read":
-                    self.shadow.read(access, event.inst.index, event.first, record)
-                else:
-                    self.shadow.write(access, event.inst.index, event.first, record, flags)
-        operation = Operation(event.inst.index, record, event.first)
-        for operations in self.queues[effects.queue][event.first : event.last]:
-            operations.append(operation)
+                record = self._lds(event, access, record, TO_LDS if effects.to_lds else 0)
+            elif access.space == "global":
+                stores |= access.kind != "read"
+                if self.memory.active:
+                    self._now = Site(event.inst, set(range(event.first, event.last)))
+                    self.memory.access(event.batch.group.memory, access, event.inst.index, bool(effects.delivers))
+            elif access.space == "scratch":
+                self._scratch(event, access)
+        operation = Operation(event.inst.index, record, event.first, stores)
+        self.queues.issue(effects.queue, operation, event.first, event.last)
+
+    def _lds(self, event: InstructionEvent, access: Access, record: int, flags: int) -> int:
+        """An access to LDS; the accesses of one instruction share a record, whose number is returned."""
+        if self.shadow is None:
+            self.shadow = LdsShadow(event.batch.group.lds.size, self.records, self._clash, self.needs)
+        flags |= _FLAGS[access.kind]
+        if not record:
+            record = self.records.issue(event.inst.index, event.first, event.last, flags)
+            if self.needs is not None:
+                self.needs.issued(record, self.records.count)
+        if access.kind == "read":
+            self.shadow.read(access, event.inst.index, event.first, record)
+        else:
+            self.shadow.write(access, event.inst.index, event.first, record, flags)
+        return record
+
+    def _scratch(self, event: InstructionEvent, access: Access) -> None:
+        """Private memory: a wave reads only dwords that some lane of it has written.
+
+        Lanes are not told apart, since a compiler may restore a register in lanes where it holds nothing.
+        """
+        if self.scratch is None:
+            self.scratch = np.zeros((self.waves, event.batch.group.scratch.shape[-1] // 4 + 1), bool)
+        steps = np.arange((access.size + 3) // 4)
+        for wave in range(event.first, event.last):
+            row = wave - event.first
+            offsets = access.addresses[row] if access.mask is None else access.addresses[row][access.mask[row]]
+            at = np.unique(offsets >> 2)[:, None] + steps
+            known = self.scratch[wave, at]
+            if access.kind == "write":
+                self.scratch[wave, at] = True
+            elif not known.all():
+                problem = (
+                    f"private memory is read from byte {4 * int(at[~known].min())} on, which the wave has not written"
+                )
+                self.collector.add(Finding("uninitialised-read", problem, "", None, Site(event.inst, {wave})))
 
     def _at_barrier(self, event: InstructionEvent) -> None:
+        if self.needs is not None:
+            self.needs.executed.add(event.inst.index)
         self.spin.idle(range(event.first, event.last))
 
     def _end(self, event: InstructionEvent) -> None:
         waves = range(event.first, event.last)
-        self._drain([(queue, 0) for queue in QUEUES], waves)
+        self.queues.drain([(queue, 0) for queue in QUEUES], waves, event.inst.index)
         self.ended.update(waves)
         self.spin.idle(waves)
 
@@ -188,109 +212,29 @@ class Sanitizer:
 
     # Findings
 
-    def _check_registers(self, inst: Instruction, waves: Iterable[int]) -> bool:
+    def check_registers(self, inst: Instruction, waves: Iterable[int]) -> bool:
         """Report registers that `inst` touches while they are on their way; True if there are any."""
-        user = self.effects[inst.index]
-        found = False
+        user, found = self.effects[inst.index], False
         for wave in waves:
-            for queue in QUEUES:
-                operations = self.queues[queue][wave]
-                for at, operation in enumerate(operations):
-                    registers = conflict(self.effects[operation.inst], user)
-                    if registers:
-                        found = True
-                        self._early(inst, wave, operation, registers, queue, len(operations) - at - 1)
+            for queue, younger, operation in self.queues.under_way(wave):
+                registers = conflict(self.effects[operation.inst], user)
+                if registers:
+                    found = True
+                    self.collector.add(self.wording.early(inst, wave, operation, registers, spell(queue, younger)))
         return found
 
-    def _early(
-        self, inst: Instruction, wave: int, operation: Operation, registers: int, queue: str, younger: int
-    ) -> None:
-        read = registers & self.effects[inst.index].reads
-        kind = "register-early-read" if read else "register-early-write"
-        what = "read" if read else "overwritten"
-        problem = f"{name_registers(read or registers)} {what} before the wait that covers the load"
-        remedy = f"s_waitcnt {COUNTER[queue]}({0 if queue == 'sm' else younger}) between them"
-        loaded = self.program.instructions[operation.inst]
-        self.collector.add(Finding(kind, problem, remedy, Site(loaded, {wave}), Site(inst, {wave})))
-
     def _clash(self, clash: Clash) -> None:
-        """Turn a fault of the LDS shadow into a finding."""
-        later = None if clash.later < 0 else Site(self.program.instructions[clash.later], set(clash.waves))
-        index = int(self.records.inst[clash.earlier])
-        if index < 0:
-            finding = Finding(
-                clash.kind, "LDS is read that nobody has written", "", None, later, (clash.low, clash.high)
-            )
-            self.collector.add(finding)
-            return
-        owner = int(self.records.wave[clash.earlier])
-        earlier = Site(self.program.instructions[index], {owner})
-        problem, remedy = self._explain(clash, earlier, owner)
-        self.collector.add(Finding(clash.kind, problem, remedy, earlier, later, (clash.low, clash.high)))
+        self.collector.add(self.wording.lds(clash))
 
-    def _explain(self, clash: Clash, earlier: Site, owner: int) -> tuple[str, str]:
-        """What is wrong and what would help."""
-        if clash.kind == "lds-stale-read":
-            return (
-                "these bytes are left over from an earlier use of the slot",
-                "let the write cover every byte that is read",
-            )
-        wait = self._missing_wait(clash.earlier, owner)
-        others = set(clash.waves) - {owner}
-        done = {"lds-write-after-read": "read", "lds-unpublished-read": "write"}.get(clash.kind, "first write")
-        then = {"lds-write-after-read": "overwrites", "lds-unpublished-read": "reads"}.get(clash.kind, "writes")
-        verb = then if len(clash.waves) == 1 else then[:-1]
-        who = f"wave{'s' if len(clash.waves) > 1 else ''} {span(clash.waves)}"
-        if wait:
-            problem = f"the {done} of wave {owner} is still under way when {who} {verb} there"
-        else:
-            problem = f"no barrier stands between the {done} of wave {owner} and where {who} {verb} there"
-        steps = [f"{wait} in wave {owner} behind line {earlier.inst.line}"] if wait else []
-        if others:
-            steps.append("then a barrier that both pass" if wait else "a barrier that both pass, between the two")
-        return problem, ", ".join(steps)
-
-    def _missing_wait(self, record: int, owner: int) -> str:
-        """The wait that would cover `record` now, or "" if its owner has waited."""
-        if self.records.flags[record] & FINISHED:
-            return ""
-        for queue in QUEUES:
-            operations = self.queues[queue][owner]
-            for at, operation in enumerate(operations):
-                if operation.record and operation.record + owner - operation.first == record:
-                    return f"s_waitcnt {COUNTER[queue]}({len(operations) - at - 1})"
-        # The operation itself is being issued: nothing is younger.
-        return f"s_waitcnt {COUNTER[VM]}(0)" if self.records.flags[record] & TO_LDS else f"s_waitcnt {COUNTER['ds']}(0)"
-
-    def fault_registers(self, inst: Instruction, wave: int | None) -> bool:
-        """Check the registers of an instruction that could not be carried out."""
-        if inst.index not in self.suspects:
-            return False
-        return self._check_registers(inst, range(self.waves) if wave is None else (wave,))
+    def _memory_clash(self, clash: MemoryClash) -> None:
+        assert self._now is not None
+        self.collector.add(self.wording.memory(clash, self._now))
 
     def finish(self) -> None:
         """Report what the text alone shows, of instructions that were executed."""
         for pair in self.shortfalls:
             if pair.producer in self._executed and pair.consumer in self._executed:
-                self.collector.add(self._too_close(pair))
-
-    def _too_close(self, pair: Shortfall) -> Finding:
-        first, second = (Site(self.program.instructions[at], set()) for at in (pair.producer, pair.consumer))
-        registers = f" ({name_registers(pair.registers)})" if pair.registers else ""
-        problem = f"{pair.name}{registers}: {pair.needed} wait states are needed, {pair.found} are there"
-        missing = pair.needed - pair.found
-        return Finding("wait-states", problem, f"s_nop {min(missing, 8) - 1} between them", first, second)
-
-    def positions(self) -> str:
-        """Where each wave is."""
-        places: dict[int, set[int]] = {}
-        for wave, at in enumerate(self.position):
-            places.setdefault(at, set()).add(wave)
-        parts = []
-        for at, waves in places.items():
-            inst = self.program.instructions[at]
-            parts.append(f"wave{'s' if len(waves) > 1 else ''} {span(waves)} at {inst.where}: '{inst.text}'")
-        return "; ".join(parts)
+                self.collector.add(self.wording.too_close(pair))
 
 
 def _is_loop(program: Program, inst: Instruction) -> bool:

@@ -1,10 +1,10 @@
 """Happens-before between the LDS operations of a workgroup.
 
-Each operation of each wave is a *record*. Its `seen` mask has the bit of a wave once everything that wave does from then
-on happens after the operation, in every interleaving of the same control flow: for its own wave that is so behind the wait
-that covers it (for an operation of the LDS queue at once, since that queue keeps its order), for the others behind a
-barrier that the owner reaches after that wait. The masks are the columns of the vector clocks one would keep instead, one
-bit for each pair of record and wave.
+Each operation of each wave is a *record*. Its `seen` mask has the bit of a wave once everything that wave does from
+then on happens after the operation, in every interleaving of the same control flow: for its own wave that is so behind
+the wait that covers it (for an operation of the LDS queue at once, since that queue keeps its order), for the others
+behind a barrier that the owner reaches after that wait. The masks are the columns of the vector clocks one would keep
+instead, one bit for each pair of record and wave.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which instructions may touch a register before the wait that covers its load: a may-analysis over the control flow.
+"""Which instructions may touch a register before the wait that covers its load: a may-analysis of the control flow.
 
-For each queue the state holds, youngest first, the loads that may be the n-th youngest operation under way. A wait for n
-forgets those from the n-th on; where paths meet, the sets of each age are joined. An instruction that the analysis clears
-needs no look at run time; the others are *suspects*, watched while the program runs.
+For each queue the state holds, youngest first, the loads that may be the n-th youngest operation under way. A wait for
+n forgets those from the n-th on; where paths meet, the sets of each age are joined. An instruction that the analysis
+clears needs no look at run time; the others are *suspects*, watched while the program runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amdwarp.asm import Program
-from amdwarp.sanitizer.effects import DS, QUEUES, VM, Effects
+from amdwarp.sanitizer.effects import IN_ORDER, QUEUES, Effects
 from amdwarp.sanitizer.flow import blocks
 
 #: Loads by age, youngest first, for each queue in the order of QUEUES.
@@ -46,7 +46,7 @@ def conflict(load: Effects, user: Effects) -> int:
 
     Loads of one in-order queue may write a register one after the other.
     """
-    if user.queue == load.queue and load.queue in (VM, DS):
+    if user.queue == load.queue and load.queue in IN_ORDER:
         return load.delivers & (user.reads | (user.writes & ~user.delivers))
     return load.delivers & user.touches
 

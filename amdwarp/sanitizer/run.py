@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 
 from amdwarp.asm import Program, parse
 from amdwarp.emulator import launch
+from amdwarp.emulator.launch import choose_workgroups
 from amdwarp.emulator.scheduler import EndlessError, ExecutionError
 from amdwarp.errors import UsageError
 from amdwarp.runtime import is_tensor, memory_span
 from amdwarp.sanitizer.observer import Sanitizer
+from amdwarp.sanitizer.redundant import redundancies
 from amdwarp.sanitizer.report import Collector, Finding, Report, Site
 from amdwarp.sanitizer.spin import SpinError
 
@@ -30,6 +32,8 @@ def check(
     workgroups: int | Sequence[int | tuple[int, ...]] | None = None,
     seeds: int = 1,
     lds_bytes: int | None = None,
+    uninitialised: Collection[int] = (),
+    redundant: bool = False,
     max_instructions: int = MAX_INSTRUCTIONS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
@@ -44,6 +48,8 @@ def check(
         seeds: how many interleavings of the waves to run. The checks hold for all of them; further runs show whether
             results depend on it.
         lds_bytes: LDS of a workgroup; by default what the kernel says, or all there is where only the text is known.
+        uninitialised: positions of arguments whose arrays hold nothing: reading before writing is reported.
+        redundant: also list the barriers and waits that no dependence of this run needed.
         max_instructions: of one wave, before the run is taken for endless.
         progress: called with (workgroups done, workgroups in total), for each seed.
 
@@ -58,7 +64,8 @@ def check(
         lds_bytes = _lds_of(compiled)
     values = [memory_span(value) if isinstance(value, np.ndarray) or is_tensor(value) else value for value in args]
     started = [value.copy() if isinstance(value, np.ndarray) else value for value in values] if seeds > 1 else []
-    job = _Job(program, grid, workgroups, lds_bytes, max_instructions, progress)
+    names = frozenset(f"argument {at}" for at in uninitialised)
+    job = _Job(program, grid, workgroups, lds_bytes, max_instructions, progress, names, redundant)
     collector = Collector()
     report = Report([])
     began = time.perf_counter()
@@ -84,15 +91,14 @@ def program_of(compiled: Any) -> Program:
         return compiled
     if isinstance(compiled, str):
         return parse(compiled)
-    asm = getattr(compiled, "asm", None)
-    if isinstance(asm, dict) or hasattr(asm, "__getitem__"):
-        try:
-            return parse(asm["amdgcn"])
-        except KeyError:
-            raise UsageError("the compiled kernel has no AMDGCN text", remedy="compile it for an AMD GPU") from None
-    raise UsageError(
-        f"a {type(compiled).__name__} is no compiled kernel", remedy="pass a Triton kernel or its AMDGCN text"
-    )
+    asm: Any = getattr(compiled, "asm", None)
+    if asm is None:
+        what = type(compiled).__name__
+        raise UsageError(f"a {what} is no compiled kernel", remedy="pass a Triton kernel or its AMDGCN text")
+    try:
+        return parse(asm["amdgcn"])
+    except KeyError:
+        raise UsageError("the compiled kernel has no AMDGCN text", remedy="compile it for an AMD GPU") from None
 
 
 def _lds_of(compiled: Any) -> int | None:
@@ -110,10 +116,13 @@ class _Job:
     lds_bytes: int | None
     max_instructions: int
     progress: Callable[[int, int], None] | None
+    uninitialised: frozenset[str]
+    redundant: bool
 
     def run(self, args: list[Any], seed: int, collector: Collector, report: Report) -> bool:
         """Run once; False if the launch did not come to its end."""
-        sanitizer = Sanitizer(self.program, collector)
+        several = len(choose_workgroups(self.grid, self.workgroups)) > 1
+        sanitizer = Sanitizer(self.program, collector, self.uninitialised, several, self.redundant and seed == 0)
         try:
             result = launch(
                 self.program, args, self.grid, workgroups=self.workgroups, seed=seed, progress=self.progress,
@@ -123,31 +132,42 @@ class _Job:
             _fault(sanitizer, collector, error)
             ended = False
         except (SpinError, EndlessError) as error:
-            where = error.positions if isinstance(error, EndlessError) else sanitizer.positions()
-            first = Site(self.program.instructions[min(sanitizer.position)], set())
-            collector.add(Finding("deadlock", f"{error.problem.split(';')[0]}: {where}", "", None, first))
+            _deadlock(sanitizer, collector, error)
             ended = False
         else:
             report.instructions += result.instructions
             report.workgroups += result.workgroups
             ended = True
         sanitizer.finish()
+        if sanitizer.needs is not None:
+            report.redundant = redundancies(self.program, sanitizer.effects, sanitizer.needs) if ended else []
         report.deadlock |= any(finding.kind == "deadlock" for finding in collector.found.values())
         return ended
 
 
+#: Words of the emulator's faults: kind of finding.
+_FAULTS = {"outside every buffer": "out-of-bounds", "outside the workgroup's": "lds-out-of-bounds"}
+
+
 def _fault(sanitizer: Sanitizer, collector: Collector, error: ExecutionError) -> None:
     """The finding of an operation that could not be carried out."""
-    if sanitizer.fault_registers(error.inst, error.wave):
+    waves = range(sanitizer.waves) if error.wave is None else (error.wave,)
+    if error.inst.index in sanitizer.suspects and sanitizer.check_registers(error.inst, waves):
         return
-    kind = "fault"
-    if "outside every buffer" in error.what:
-        kind = "out-of-bounds"
-    elif "outside the workgroup's" in error.what:
-        kind = "lds-out-of-bounds"
-    waves = set() if error.wave is None else {error.wave}
+    kind = next((kind for words, kind in _FAULTS.items() if words in error.what), "fault")
     lane = "" if error.lane is None else f"lane {error.lane}: "
-    collector.add(Finding(kind, lane + error.what, "", None, Site(error.inst, waves)))
+    site = Site(error.inst, set() if error.wave is None else {error.wave})
+    collector.add(Finding(kind, lane + error.what, error.remedy, None, site))
+
+
+def _deadlock(sanitizer: Sanitizer, collector: Collector, error: SpinError | EndlessError) -> None:
+    """The finding of waves that do not come to an end."""
+    where = sanitizer.wording.positions(sanitizer.position)
+    problem = error.problem
+    if isinstance(error, EndlessError):
+        problem, where = error.what, error.positions
+    site = Site(sanitizer.program.instructions[min(sanitizer.position)], set())
+    collector.add(Finding("deadlock", f"{problem}: {where}", error.remedy, None, site))
 
 
 def _compare(first: list[Any], second: list[Any], seed: int, collector: Collector) -> None:

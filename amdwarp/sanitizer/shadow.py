@@ -1,7 +1,8 @@
 """Shadow of a workgroup's LDS: who wrote and read each piece last, and the checks of each new access against that.
 
-The shadow is kept in *granules*: as many bytes as every access so far was a multiple of, in size and address. A narrower
-access splits them. So the checks are exact to the byte, and a kernel that moves 16 bytes a lane pays for a sixteenth.
+The shadow is kept in *granules*: as many bytes as every access so far was a multiple of, in size and address. A
+narrower access splits them. So the checks are exact to the byte, and a kernel that moves 16 bytes a lane pays for a
+sixteenth.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from amdwarp.emulator.events import Access
 from amdwarp.emulator.memory import Array, gather_block, scatter_block
 from amdwarp.sanitizer.order import ATOMIC, FINISHED, NO_READ, NO_WRITE, TO_LDS, Records
+from amdwarp.sanitizer.redundant import Needs
 from amdwarp.sanitizer.slots import Clash, SlotWatch
 
 #: Widest granule: what one lane moves at most.
@@ -48,12 +50,16 @@ class LdsShadow:
         size: bytes of LDS.
         records: the operations.
         report: called with each fault.
+        needs: told what each access owes its order to, or None.
     """
 
-    def __init__(self, size: int, records: Records, report: Callable[[Clash], None]) -> None:
+    def __init__(
+        self, size: int, records: Records, report: Callable[[Clash], None], needs: Needs | None = None
+    ) -> None:
         self.size, self.records, self.report = (size + _WIDEST - 1) // _WIDEST * _WIDEST, records, report
         self.content: Array = np.zeros(self.size, np.uint8)
         self.slots = SlotWatch(records, report)
+        self.needs = needs
         self.inst = -1
         self._make(_WIDEST)
 
@@ -77,7 +83,7 @@ class LdsShadow:
     def finish(self) -> None:
         """The workgroup has ended: judge what its slots were used for."""
         self.inst = -1
-        unread = (self.read_by < self.written).all(axis=0)
+        unread: Array = np.asarray((self.read_by < self.written).all(axis=0))
         if self.atomic_by is not None:
             unread &= (self.atomic_by == NO_READ).all(axis=0)
         everywhere = np.arange(self.count)
@@ -135,6 +141,8 @@ class LdsShadow:
         unseen = (self.records.seen.take(last) & pieces.bit) == 0
         if unseen.any():
             self._bad_read(pieces, last, unseen)
+        if self.needs is not None:
+            self.needs.used(last, np.broadcast_to(pieces.bit, last.shape))
         if self.atomic_by is not None:
             self._against_all(pieces, self.atomic_by, "lds-unpublished-read", None)
         place = pieces.wave * self.count + pieces.at
@@ -186,6 +194,8 @@ class LdsShadow:
             return
         last = self.written.take(pieces.at)
         clash = ((self.records.seen.take(last) & pieces.bit) == 0) & (last != NO_WRITE)
+        if self.needs is not None:
+            self.needs.used(last, np.broadcast_to(pieces.bit, last.shape))
         if clash.any():
             self._write_write(access, pieces, last, clash, flags)
         self._against_all(pieces, self.read_by, "lds-write-after-read", access)
@@ -245,6 +255,8 @@ class LdsShadow:
     def _against_all(self, pieces: Pieces, table: Array, kind: str, access: Access | None) -> None:
         """Check an access against the last operation that every wave has in `table`."""
         known = table[:, pieces.at]
+        if self.needs is not None:
+            self.needs.used(known, np.broadcast_to(pieces.bit, known.shape))
         seen = self.records.seen.take(known)
         bad = (np.bitwise_and.reduce(seen, axis=0) & pieces.bit) == 0
         if not bad.any():

@@ -3,9 +3,9 @@
 Races are decided by order alone. A wrong slot may be in perfect order: the bytes were written, by an earlier use, and
 everybody passed a barrier since. Two things give it away.
 
-* A *stale read*: an instruction of one wave reads bytes that it has read before, although, visibly to it, an instruction
-  that feeds it has written again in between. (A tile that stays in LDS for the whole loop is read again and again too,
-  but what feeds its reads writes once.)
+* A *stale read*: an instruction of one wave reads bytes that it has read before, although, visibly to it, an
+  instruction that feeds it has written again in between. (A tile that stays in LDS for the whole loop is read again and
+  again too, but what feeds its reads writes once.)
 * A *lost write*: bytes that others could see are overwritten, or left at the end, without ever having been read, while
   the rest of the same write was read; or every execution of a write is lost. A whole write that is left over, such as a
   copy ahead of the last step, is none; nor are zeros, which fill.
@@ -73,7 +73,7 @@ class SlotWatch:
         self._fates: dict[int, _Fate] = {}
 
     def read_again(self, writer: int, previous: int, clash: Clash) -> None:
-        """Waves of `clash` read what record `writer` wrote, as they did at record `previous` by the same instruction."""
+        """Waves of `clash` read what `writer` wrote, as they did at record `previous` with the same instruction."""
         key = (clash.later, int(self.records.inst[writer]))
         known = self._rereads.setdefault(key, _Reread(clash))
         tail = slice(previous + 1, self.records.count)

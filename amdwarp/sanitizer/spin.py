@@ -1,8 +1,8 @@
 """Finding waves that go round for ever.
 
-A wave that comes back to the same jump with the same registers, and finds memory as it was, will do the same again unless
-another wave changes something: it is *stuck*. Once every wave is stuck, at a barrier or ended, and memory is still what
-each of them saw, nobody ever will.
+A wave that comes back to the same jump with the same registers, and finds memory as it was, will do the same again
+unless another wave changes something: it is *stuck*. Once every wave is stuck, at a barrier or ended, and memory is
+still what each of them saw, nobody ever will.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _registers(batch: Batch) -> tuple[Any, ...]:
 
 def _memory(group: Workgroup) -> int:
     """A checksum of LDS and every buffer."""
-    total = zlib.adler32(group.lds.data)
+    total = zlib.adler32(group.lds.data.data)
     for buffer in group.memory.buffers:
-        total = zlib.adler32(buffer.data, total)
+        total = zlib.adler32(buffer.data.data, total)
     return total

@@ -1,0 +1,131 @@
+"""Waits and barriers that no dependence needs.
+
+A wait is needed if, without it alone, a register would be touched too early on some path, an LDS access would lose its
+order in this run, or a store would be passed on unfinished. A barrier is needed if some LDS access had only that
+barrier to order it. So each record carries two masks next to `Records.seen`: who would come after the operation if the
+first wait that covers it were not there, and who if the first barrier behind it were not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from amdwarp.asm import Program
+from amdwarp.emulator.memory import Array
+from amdwarp.sanitizer.effects import COUNTER, Effects
+from amdwarp.sanitizer.order import NO_READ, NO_WRITE, Records
+from amdwarp.sanitizer.pending import suspects
+from amdwarp.sanitizer.report import Redundancy
+
+
+class Needs:
+    """What the accesses of a run needed; lives as long as the launch."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        self.waits: set[tuple[int, str]] = set()
+        self.barriers: set[int] = set()
+        self.executed: set[int] = set()
+        self.everything = False
+        self.reset()
+
+    def reset(self) -> None:
+        """The next workgroup starts."""
+        size = len(self.records.seen)
+        self.no_wait: Array = np.zeros(size, np.uint32)
+        self.no_barrier: Array = np.zeros(size, np.uint32)
+        self.wait_of: Array = np.full(size, -1, np.int32)
+        self.barrier_of: Array = np.full(size, -1, np.int32)
+        for array in (self.no_wait, self.no_barrier):
+            array[NO_READ], array[NO_WRITE] = self.records.all, 0
+        self._queue_of: dict[int, str] = {}
+        self._late: list[int] = []
+        self._first: list[int] = []
+        self._second: list[int] = []
+        self._places: list[tuple[int, ...]] = []
+
+    def issued(self, base: int, end: int) -> None:
+        """Records [base, end) were issued."""
+        if end > len(self.no_wait):
+            grown = len(self.records.seen) - len(self.no_wait)
+            self.no_wait, self.no_barrier = (
+                np.concatenate((array, np.zeros(grown, np.uint32))) for array in (self.no_wait, self.no_barrier)
+            )
+            self.wait_of, self.barrier_of = (
+                np.concatenate((array, np.full(grown, -1, np.int32))) for array in (self.wait_of, self.barrier_of)
+            )
+        self.no_wait[base:end] = self.no_barrier[base:end] = self.records.seen[base:end]
+
+    def covered(self, records: Sequence[int], inst: int, queue: str) -> None:
+        """Wait `inst` is the first that covers these records."""
+        at = np.array(records)
+        self.wait_of[at] = inst
+        self.no_barrier[at] |= self.records.bits[self.records.wave[at]]
+        self._queue_of[inst] = queue
+        self._first += records
+
+    def covered_again(self, records: Sequence[int]) -> None:
+        """Another wait covers them too."""
+        at = np.array(records)
+        self.no_wait[at] |= self.records.bits[self.records.wave[at]]
+        self._late += records
+
+    def barrier(self, places: Iterable[int]) -> None:
+        """A barrier of all waves, reached at these instructions."""
+        here = tuple(sorted(set(places)))
+        if self._late:
+            self.no_wait[np.array(self._late)] = self.records.all
+            self._late = []
+        if self._second:
+            at = np.array(self._second)
+            other = np.array([self._places[number] != here for number in self.barrier_of[at]])
+            self.no_barrier[at[other]] = self.records.all
+            self._second = at[~other].tolist()
+        if self._first:
+            self._places.append(here)
+            self.barrier_of[np.array(self._first)] = len(self._places) - 1
+            self._second += self._first
+            self._first = []
+
+    def used(self, earlier: Array, bit: Array) -> None:
+        """Waves of `bit` access LDS behind the records `earlier`: note what they owe their order to."""
+        ordered = (self.records.seen.take(earlier) & bit) != 0
+        wait = ordered & ((self.no_wait.take(earlier) & bit) == 0)
+        if wait.any():
+            for inst in np.unique(self.wait_of.take(earlier[wait])).tolist():
+                if inst >= 0:
+                    self.waits.add((inst, self._queue_of[inst]))
+        barrier = ordered & ((self.no_barrier.take(earlier) & bit) == 0)
+        if barrier.any():
+            for number in np.unique(self.barrier_of.take(earlier[barrier])).tolist():
+                if number >= 0:
+                    self.barriers.update(self._places[number])
+
+
+def redundancies(program: Program, effects: Sequence[Effects], needs: Needs) -> list[Redundancy]:
+    """Waits (by counter) and barriers that were executed and not needed."""
+    found: list[Redundancy] = []
+    before = suspects(program, effects)
+    for inst in program.instructions:
+        if inst.index not in needs.executed:
+            continue
+        if inst.base == "s_barrier" and inst.index not in needs.barriers and not needs.everything:
+            found.append(Redundancy(inst))
+        limits = effects[inst.index].waits
+        for counter in dict.fromkeys(_counter(queue) for queue, _ in limits):
+            mine = [queue for queue, _ in limits if _counter(queue) == counter]
+            if any((inst.index, queue) in needs.waits for queue in mine):
+                continue
+            left = tuple((queue, count) for queue, count in limits if queue not in mine)
+            without = [*effects[: inst.index], replace(effects[inst.index], waits=left), *effects[inst.index + 1 :]]
+            if suspects(program, without) == before:
+                found.append(Redundancy(inst, counter))
+    return found
+
+
+def _counter(queue: str) -> str:
+    """Name of the counter of a queue."""
+    return COUNTER[queue].split("(")[0].split()[-1]
