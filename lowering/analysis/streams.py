@@ -148,11 +148,12 @@ def _check_pair(window: Window, memory: list[Op], matrix: list[Op]) -> None:
     regions = {name: {number_of(op, REGION) for op in ops} for name, ops in (("memory", memory), ("MFMA", matrix))}
     if regions["memory"] & regions["MFMA"]:
         mixed = min(regions["memory"] & regions["MFMA"])
-        first = next(op for op in (*memory, *matrix) if number_of(op, REGION) == mixed)
-        other = "MFMA" if first in memory else "memory operations"
+        # what the other region is full of does not belong here
+        stray, what = (matrix, "MFMA") if 1 - mixed in regions["MFMA"] else (memory, "memory operations")
+        first = next(op for op in stray if number_of(op, REGION) == mixed)
         raise window.error(
             f"region {mixed + 1} of the pair mixes MFMA with memory operations ({mentioned(first, window.begin)})",
-            f"one region of a pair is memory only and the other MFMA only: move its {other} to the other region, or "
+            f"one region of a pair is memory only and the other MFMA only: move its {what} to the other region, or "
             "drop pair and the second region",
             PASS,
         )

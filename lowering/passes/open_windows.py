@@ -151,12 +151,23 @@ def _partner(first: _Region, rest: list[_Region]) -> _Region:
         )
     second = rest.pop(0)
     _join(first, second)
-    if rest and rest[0].pair == first.pair and not _between(second, rest[0]):
+    if len(_run(second, rest)) == 1:
         raise rest[0].error(
             f"pair {first.pair} marks three regions in a row",
             "a pair is two regions, one of memory and one of MFMA: put both into these two, or number the third anew",
         )
     return second
+
+
+def _run(before: _Region, rest: list[_Region]) -> list[_Region]:
+    """The regions of the same pair that follow ``before`` with nothing in between."""
+    found: list[_Region] = []
+    for region in rest:
+        if region.pair != before.pair or _between(before, region):
+            break
+        found.append(region)
+        before = region
+    return found
 
 
 def _between(first: _Region, second: _Region) -> list[Op]:

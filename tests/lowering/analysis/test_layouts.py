@@ -15,7 +15,7 @@ from amdwarp.lowering.ir import Block, Module, Op, Region
 from hypothesis import given
 from hypothesis import strategies as st
 
-CHILD = Path(__file__).with_name("layout_grid.py")
+CHILD = Path(__file__).parents[1] / "layout_grid.py"
 # how many cases each group of the grid has at least, so that an emptied grid does not pass
 LEAST = {"mfma": 6000, "wmma": 1400, "blocked": 1500, "others": 70}
 

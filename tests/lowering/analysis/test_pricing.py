@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 from amdwarp.lowering.analysis.pricing import Price, Pricer, PricingError, Slot, arch_of
 from amdwarp.lowering.ir import Block, Module, Op, Region
+from price_cases import ARCHS, CASES
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from price_cases import ARCHS, CASES  # noqa: E402
-
+CHILD = Path(__file__).parents[1] / "price_child.py"
 LEAST_CASES = 200
 Counts = dict[str, int]
 
@@ -23,7 +20,7 @@ Counts = dict[str, int]
 @pytest.fixture(scope="module")
 def results() -> dict[str, tuple[Counts, Counts]]:
     """Price and count of each case, from one child process a target, all at once."""
-    command = [sys.executable, str(HERE / "price_child.py")]
+    command = [sys.executable, str(CHILD)]
     children = [
         subprocess.Popen([*command, arch], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for arch in ARCHS
     ]
@@ -66,7 +63,7 @@ def function(module: Module) -> Op:
 
 def test_the_target_is_read() -> None:
     assert arch_of(module()) == "gfx950"
-    with pytest.raises(PricingError, match='not for an AMD GPU: ttg.target is "cuda:90"'):
+    with pytest.raises(PricingError, match=r'not for an AMD GPU: ttg.target is "cuda:90"'):
         arch_of(module('"cuda:90"'))
 
 

@@ -1,8 +1,10 @@
 """Kernels with intra-wave windows, for the tests; importing this imports Triton, so do it in a child process.
 
-Each is small and can be run: ``a`` and ``b`` hold ``n + 4`` tiles of ROWS x DEPTH fp16 elements one after the other, the
-tiles of ``b`` as columns x depth; ``out`` is ROWS x ROWS fp32 and gets the sum of the tiles' products, or nearly.
+Each is small and can be run: ``a`` and ``b`` hold ``n + 4`` tiles of ROWS x DEPTH fp16 elements one after the other,
+the tiles of ``b`` as columns x depth; ``out`` is ROWS x ROWS fp32 and gets the sum of the tiles' products, or nearly.
 """
+
+# ruff: noqa: B007, SIM117 - what reads well in plain Python is not always taken by Triton's front end
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ from typing import Any
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # 3.9 warns when it is not set
 
-import amdwarp
 import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+
+import amdwarp
 
 ROWS, DEPTH = 128, 64
 TILE = tl.constexpr(ROWS * DEPTH)
