@@ -151,8 +151,10 @@ def _source_class(gluon: bool) -> type:
 
     class Source(Base):
         def hash(self) -> str:
-            policy = env.WINDOWS.get()  # a kernel that passes under one policy may not under another
-            return hashlib.sha256(f"{STAGE}-{source_digest()}-{policy}-{super().hash()}".encode()).hexdigest()
+            from .weave import policy
+
+            # a kernel that passes under one policy may not under another
+            return hashlib.sha256(f"{STAGE}-{source_digest()}-{policy()}-{super().hash()}".encode()).hexdigest()
 
     return Source
 
@@ -292,13 +294,13 @@ def _schedule(
     from .lowering.analysis.windows import marks
     from .lowering.passes import STAGES, DropWindows, windows
     from .lowering.pipeline import run_passes
-    from .weave import Placement, Weaver
+    from .weave import Placement, Weaver, policy
 
     keep, context = _dump_folder(kernel, metadata), mod.context
     module = bridge.read(mod)
     staged.append(any(anchor_of(op) and not marks(op) for op in module.walk()))
-    if not any(map(marks, module.walk())):
-        run_passes(module, STAGES, dump_to=keep)
+    if not any(map(marks, module.walk())) or policy() == "drop":
+        run_passes(module, [DropWindows(), *STAGES], dump_to=keep)
         return bridge.write(module, context, keep_in=keep)
 
     def lower(made: Any, real: bool) -> tuple[str, str]:

@@ -20,7 +20,9 @@ class Variable:
 
 DUMP_DIR = Variable("AMDWARP_DUMP_DIR", "", "folder that receives the IR after each of our passes")
 WINDOWS = Variable(
-    "AMDWARP_WINDOWS", "error", "what an intra-wave window that LLVM did not realise is: error, warn, or off"
+    "AMDWARP_WINDOWS",
+    "error",
+    "intra-wave windows that LLVM did not realise: error, warn, or off (taken as they are); drop: no windows at all",
 )
 
 VARIABLES: tuple[Variable, ...] = (DUMP_DIR, WINDOWS)

@@ -42,7 +42,7 @@ from .lowering.ir import Module
 from .lowering.pipeline import run_passes
 from .resources import resources
 
-POLICIES = ("error", "warn", "off")
+POLICIES = ("error", "warn", "off", "drop")
 _policy: contextvars.ContextVar[str | None] = contextvars.ContextVar("amdwarp_windows", default=None)
 
 Corrections = dict[tuple[int, int], tuple[Price, ...]]
@@ -53,7 +53,8 @@ class WindowWarning(UserWarning):
 
 
 def policy() -> str:
-    """What a window that LLVM did not realise is: ``error``, ``warn`` or ``off`` (reported by ``explain`` only).
+    """What becomes of windows: one that LLVM did not realise is an ``error``, a ``warn``ing, or nothing (``off``); with
+    ``drop`` there are none, and the kernel is compiled as if their regions were not marked.
 
     Raises:
         UsageError: the variable says something else.

@@ -136,9 +136,16 @@ def split(window: Window) -> dict[Op, Stream]:
 
 def _check_presence(window: Window, memory: list[Op], matrix: list[Op]) -> None:
     transcendental = any(op.name.startswith("math.") for op in window.ops)
+    if window.paired and not (matrix and memory):
+        what = "memory operations and neither has MFMA" if memory else "MFMA and neither has memory operations"
+        raise window.error(
+            f"both regions of the pair hold {what}" if memory or matrix else "both regions of the pair are empty",
+            "one region of a pair is memory only and the other MFMA only",
+            PASS,
+        )
     if not matrix:
         raise window.error("it has no MFMA to weave memory operations between", "put a dot into it, or drop it", PASS)
-    if not memory and (window.paired or not transcendental):
+    if not memory and not transcendental:
         raise window.error(
             "it has no memory operation to weave between its MFMA", "put a load into it, or drop it", PASS
         )

@@ -38,6 +38,12 @@ def windowed(body: str) -> Module:
     return module(PREFIX + _SHORT.sub(lambda match: match.group(1) + _expand(match), body))
 
 
+def buffer_load(offsets: str) -> str:
+    """A global load in the generic form, which every Triton reads."""
+    types = "(!tt.ptr<f16>, tensor<64x64xi32, #blocked>) -> tensor<64x64xf16, #blocked>"
+    return f'"amdg.buffer_load"(%p, {offsets}) <{{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>}}> : {types}'
+
+
 def _expand(match: re.Match[str]) -> str:
     name, args = match.group(2), [part.strip() for part in (match.group(3) or "").split(",") if part.strip()]
     if name == "open":
@@ -47,8 +53,7 @@ def _expand(match: re.Match[str]) -> str:
     if name in ("left", "right"):
         return f"%{args[0]} = ttg.local_load %s : {SLOT} -> {LEFT if name == 'left' else RIGHT}"
     if name == "global":
-        types = "!tt.ptr<f16> -> tensor<64x64xf16, #blocked>"
-        return f"%{args[0]} = amdg.buffer_load %p[%offsets] : {types}"
+        return f"%{args[0]} = {buffer_load('%offsets')}"
     left = args[1] if len(args) > 1 else "l"
     return f"%{args[0]} = tt.dot %{left}, %r, %acc : {LEFT} * {RIGHT} -> {ACC}"
 
@@ -59,4 +64,4 @@ def _anchor(kind: str, label: str, pair: list[str]) -> str:
     return f'"rocdl.sched.barrier"() <{{mask = {mask_attribute(0)}}}> {{{", ".join(parts)}}} : () -> ()'
 
 
-__all__ = ["ACC", "LEFT", "LEFT_LAYOUT", "RIGHT", "RING3", "SLOT", "TILE", "windowed"]
+__all__ = ["ACC", "LEFT", "LEFT_LAYOUT", "RIGHT", "RING3", "SLOT", "TILE", "buffer_load", "windowed"]

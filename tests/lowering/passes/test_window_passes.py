@@ -19,7 +19,7 @@ from amdwarp.lowering.passes import (
     PlaceChunks,
     windows,
 )
-from window_snippets import LEFT, SLOT, TILE, windowed
+from window_snippets import LEFT, SLOT, TILE, buffer_load, windowed
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
 
@@ -27,12 +27,12 @@ SINGLE = """
     @@open(weave)
     @@left(la)
     %o = arith.addi %offsets, %far : tensor<64x64xi32, #blocked>
-    %g = amdg.buffer_load %p[%o] : !tt.ptr<f16> -> tensor<64x64xf16, #blocked>
+    %g = LOAD
     @@dot(d)
     @@right(lb)
     @@dot(e)
     @@close
-"""
+""".replace("LOAD", buffer_load("%o"))
 PAIR = """
     @@open(load, 0)
     @@left(la)

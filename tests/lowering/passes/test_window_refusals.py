@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from amdwarp.lowering.passes import windows
-from window_snippets import ACC, LEFT, PREFIX, RIGHT, SLOT, TILE, windowed
+from window_snippets import ACC, LEFT, PREFIX, RIGHT, SLOT, TILE, buffer_load, windowed
 
 from amdwarp.errors import LoweringError, UsageError
 from amdwarp.stage import StageSpec
@@ -61,7 +61,8 @@ SINGLE = {
         "operations and the MFMA as two regions with one pair [chunk_streams]",
     ),
     "a global store": (
-        "amdg.buffer_store %v, %p[%offsets] : !tt.ptr<f16> -> tensor<64x64xf16, #blocked>",
+        '"amdg.buffer_store"(%v, %p, %offsets) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}> : '
+        "(tensor<64x64xf16, #blocked>, !tt.ptr<f16>, tensor<64x64xi32, #blocked>) -> ()",
         "the region mixes MFMA with a store (amdg.buffer_store, line L4)",
     ),
     "a filled allocation": (
@@ -90,9 +91,11 @@ SINGLE = {
         "it holds a masked access through pointers (tt.load, line L6); it becomes a branch: use a buffer operation",
     ),
     "an atomic": (
-        "%z = amdg.buffer_atomic_rmw fadd, acq_rel, gpu, %v, %p[%offsets] : !tt.ptr<f16> -> "
-        "tensor<64x64xf16, #blocked>",
-        "it holds an atomic (amdg.buffer_atomic_rmw, line L4); move it out",
+        f"%ps = tt.splat %p : !tt.ptr<f16> -> {POINTERS}\n    "
+        "%k = arith.constant dense<true> : tensor<64x64xi1, #blocked>\n    "
+        f"%z = tt.atomic_rmw fadd, acq_rel, gpu, %ps, %v, %k : ({POINTERS}, {TILE}, tensor<64x64xi1, #blocked>) -> "
+        f"{TILE}",
+        "it holds an atomic (tt.atomic_rmw, line L6); move it out",
     ),
     "control flow": (
         "scf.if %flag {\n    }",
@@ -165,17 +168,19 @@ MESSAGES = {
     ),
     "a pair of memory": (
         PAIR.replace("@@dot(d)", "@@right(lb)"),
-        "intra_wave 'load' (kernel.py:L1): it has no MFMA to weave memory operations between",
+        "intra_wave 'load' (kernel.py:L1): both regions of the pair hold memory operations and neither has MFMA; one "
+        "region of a pair is memory only and the other MFMA only [chunk_streams]",
     ),
     "a pair of MFMA": (
         PAIR.replace("@@left(la)", "@@dot(e)"),
-        "intra_wave 'load' (kernel.py:L1): it has no memory operation to weave between its MFMA",
+        "intra_wave 'load' (kernel.py:L1): both regions of the pair hold MFMA and neither has memory operations; one "
+        "region of a pair is memory only and the other MFMA only [chunk_streams]",
     ),
     "a pair that mixes": (
         PAIR.replace("@@dot(d)", "@@dot(d)\n    @@right(lb)"),
         "intra_wave 'load' (kernel.py:L1): region 2 of the pair mixes MFMA with memory operations (ttg.local_load, "
-        "line L6); one region of a pair is memory only and the other MFMA only: move its memory operations to the other "
-        "region, or drop pair and the second region [chunk_streams]",
+        "line L6); one region of a pair is memory only and the other MFMA only: move its memory operations to the "
+        "other region, or drop pair and the second region [chunk_streams]",
     ),
     "a pair apart": (
         PAIR.replace("    @@open(compute", "    @fence\n    @@open(compute"),
@@ -252,7 +257,7 @@ def test_arguments_of_the_other_scope() -> None:
 def test_what_both_streams_need_is_no_dependence() -> None:
     shared = "%k = arith.addi %n, %m : i32\n    %z = tt.splat %k : i32 -> tensor<64x64xi32, #blocked>\n    "
     load = "%o = arith.addi %offsets, %z : tensor<64x64xi32, #blocked>\n    "
-    load += "%g = amdg.buffer_load %p[%o] : !tt.ptr<f16> -> tensor<64x64xf16, #blocked>"
+    load += f"%g = {buffer_load('%o')}"
     scale = f"%f = arith.sitofp %k : i32 to f32\n    %y = tt.splat %f : f32 -> {ACC}\n    "
     dot = f"%d = tt.dot %l, %r, %y : {LEFT} * {RIGHT} -> {ACC}"
     body = GOOD.replace("@@left(la)", shared + load).replace("@@dot(d)", scale + dot)

@@ -1,0 +1,107 @@
+"""Whole kernels with windows: prices, order, resources, and results before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from amdwarp.lowering import bridge
+from amdwarp.lowering.analysis.realised import asked, realised, recount, stretches
+
+pytestmark = pytest.mark.usefixtures("needs_triton")
+
+CDNA = ("gfx942", "gfx950")
+ALL = (*CDNA, "gfx1250")
+# named here as well, since importing the kernels imports Triton
+CASES = {
+    "single": ALL,
+    "unrolled": ALL,
+    "paired_write": ALL,
+    "paired_copy": ("gfx950",),
+    "straight": ALL,
+    "softmax": ALL,
+    "staged": CDNA,
+    "stock": ALL,
+}
+PAIRS = [(name, arch) for name, archs in CASES.items() for arch in archs]
+ITERATIONS = 4
+# (name, arch) -> instructions per window: price as text before LLVM, and the longest run of MFMA woven
+RUNS = {
+    "single": 4,
+    "unrolled": 4,
+    "paired_write": 5,
+    "paired_copy": 4,
+    "straight": 4,
+    "softmax": 2,
+    "staged": 3,
+    "stock": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Any:
+    import window_kernels
+
+    return window_kernels
+
+
+def test_every_kernel_is_listed(kernels: Any) -> None:
+    assert {name: case.archs for name, case in kernels.CASES.items()} == CASES
+
+
+@pytest.mark.parametrize(("name", "arch"), PAIRS)
+def test_llvm_realises_the_windows(kernels: Any, name: str, arch: str) -> None:
+    made = kernels.CASES[name].compile(arch)
+    module = bridge.read(bridge.parse_text(made.asm["amdwarp"], bridge.new_context()))
+    windows, found = asked(module), stretches(made.asm["amdgcn"])
+    assert windows
+    for one in realised(windows, found):
+        assert one.anchors > 0
+        assert one.misplaced == 0
+        assert one.order == one.asked.order
+        assert one.longest_run <= RUNS[name]
+    for window in windows:
+        copies = [stretch for stretch in found if window.number in stretch.groups]
+        assert [recount(window, stretch) for stretch in copies] == [{}]
+
+
+@pytest.mark.parametrize(("name", "arch"), PAIRS)
+def test_prices_need_no_correction(kernels: Any, name: str, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts in the text agree with the prices from layouts alone, at the first attempt."""
+    from amdwarp import weave
+
+    attempts = []
+    settle = weave.Weaver._attempt
+
+    def spy(self: Any, module: Any, corrections: Any, *rest: Any) -> Any:
+        attempts.append(dict(corrections) if corrections is not None else None)
+        return settle(self, module, corrections, *rest)
+
+    monkeypatch.setattr(weave.Weaver, "_attempt", spy)
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    kernels.CASES[name].compile(arch)
+    assert attempts
+    assert [corrections for corrections in attempts if corrections] == []
+
+
+def results(kernels: Any, name: str, arch: str, policy: str) -> np.ndarray:
+    from amdwarp.emulator import launch
+    from amdwarp.weave import windows_are
+
+    with windows_are(policy):
+        made = kernels.CASES[name].compile(arch)
+    random = np.random.default_rng(0)
+    tiles = (ITERATIONS + 4) * kernels.ROWS * kernels.DEPTH
+    a, b = (random.standard_normal(tiles).astype(np.float16) for _ in range(2))
+    out = np.full((kernels.ROWS, kernels.ROWS), np.nan, np.float32)
+    launch(made.asm["amdgcn"], [a, b, out, ITERATIONS], (1,), lds_bytes=made.metadata.shared)
+    return out
+
+
+@pytest.mark.parametrize(("name", "arch"), PAIRS)
+def test_results_are_the_same_bits_without_the_windows(kernels: Any, name: str, arch: str) -> None:
+    woven, plain = (results(kernels, name, arch, policy) for policy in ("error", "drop"))
+    assert np.isfinite(woven).all()
+    assert np.abs(woven).max() > 1
+    assert woven.tobytes() == plain.tobytes()
