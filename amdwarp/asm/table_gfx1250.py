@@ -140,6 +140,8 @@ def build() -> dict[str, InstructionInfo]:
     rows([f"v_cvt_scalef32_pk8_{n}_{w}" for w in _WIDE for n in _PK8], Format.VOP3, 1, "", ("exec",))
     rows(_DS_LOADS, Format.DS, 1, "ds", ("exec",))
     rows(_DS_STORES, Format.DS, 0, "ds", ("exec",))
+    rows("ds_atomic_barrier_arrive_rtn_b64", Format.DS, 1, "ds", ("exec",))
+    rows("ds_atomic_async_barrier_arrive_b64", Format.DS, 0, "async", ("exec",))
     for form in (Format.BUFFER, Format.GLOBAL, Format.SCRATCH, Format.FLAT):
         prefix = form.value
         rows([f"{prefix}_load_{size}" for size in _LOADS.split()], form, 1, "load", ("exec",))

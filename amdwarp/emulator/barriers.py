@@ -6,8 +6,8 @@ as members; -3 those of the cluster, which is the workgroup itself in a launch w
 16) have the number of members that ``s_barrier_init`` or a signal through M0 gives; a wave waits for the one it has
 joined (any positive number in ``s_barrier_wait`` means that one).
 
-M0 of the forms that take a register: bits 4-9 the barrier, bits 16-22 the member count. After the AMDGPU back end's
-description of the gfx12 barrier intrinsics.
+M0 of the forms that take a register: bits 0-5 the barrier, bits 16-22 the member count. As Triton's
+warp-specialised kernels use them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Barrier:
     """One barrier of a workgroup.
 
     Attributes:
-        members: waves that must signal; None for all live ones.
+        members: waves that must signal; None for all live ones, 0 while no one has said.
         arrived: waves that have since the last completion.
         completions: how often it has completed.
         waiting: batches that wait for it.
@@ -65,12 +65,10 @@ def pass_barrier(b: Batch, barrier: Barrier) -> None:
 
 
 def barrier_of(group: Workgroup, number: int) -> Barrier:
-    """The barrier `number`, which a named one must have been initialised for."""
+    """The barrier `number`."""
     known = group.barriers.get(number)
     if known is None:
-        if number in _NAMED:
-            raise Fault(f"named barrier {number} was not initialised")
-        known = group.barriers[number] = Barrier(number, None)
+        known = group.barriers[number] = Barrier(number, 0 if number in _NAMED else None)
     found: Barrier = known
     return found
 
@@ -101,13 +99,15 @@ def _from_m0(binder: Binder, at: int) -> Getter:
         if len(values) != 1:
             raise Fault("the waves of a batch name different barriers", remedy="launch with lockstep=1")
         value = values.pop()
-        return value >> 4 & 0x3F, value >> 16 & 0x7F
+        return value & 0x3F, value >> 16 & 0x7F
 
     return get
 
 
 def _signal(b: Batch, number: int) -> None:
     barrier = barrier_of(b.group, number)
+    if barrier.members == 0:
+        raise Fault(f"named barrier {number} has no member count")
     if b.group.recorder is not None:
         b.group.recorder.arrive(number, b.first, b.last, barrier.completions)
     barrier.arrived += b.n

@@ -33,7 +33,7 @@ HANDLERS: dict[str, Handler] = {}
 #: The modules of the instruction families, which fill `HANDLERS`.
 FAMILIES = (
     *("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync", "convert", "atomics", "exchange"),
-    *("wide", "vopd", "counters", "barriers", "lane_moves", "lds_moves", "wmma", "scaled8", "tensor"),
+    *("wide", "vopd", "counters", "barriers", "lane_moves", "lds_moves", "wmma", "scaled8", "mbarrier", "tensor"),
 )
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF

@@ -66,6 +66,7 @@ class Scheduler:
         self.program, self.closures, self.rng, self.limits = program, closures, rng, limits
         self.lockstep = lockstep
         self.batches = batches
+        batches[0].group.scheduler = self
         self.executed = 0
 
     def run(self) -> int:

@@ -81,6 +81,7 @@ class Pending:
         serial: number of the issue within the workgroup.
         early: of an LDS read: reads now and returns what to do at the wait (deliver, payload).
         size: of an LDS read: bytes at each address of ``payload[1]``; -1 for an LDS write.
+        notifies: arrives on a barrier object in LDS when it completes.
     """
 
     inst: Instruction
@@ -89,11 +90,12 @@ class Pending:
     serial: int
     early: Callable[[Batch, tuple[Any, ...]], Any] | None = None
     size: int = 0
+    notifies: bool = False
 
     def part(self, low: int, high: int) -> Pending:
         """The same operation for waves [low, high) of its batch."""
         cut = tuple(item[low:high] if isinstance(item, (np.ndarray, tuple)) else item for item in self.payload)
-        return Pending(self.inst, self.deliver, cut, self.serial, self.early, self.size)
+        return Pending(self.inst, self.deliver, cut, self.serial, self.early, self.size, self.notifies)
 
     def settle(self, b: Batch) -> None:
         """Carry out an LDS operation now; a read keeps its result until the wait."""
@@ -119,7 +121,8 @@ def join_pending(left: Pending, right: Pending, waves: tuple[int, int], lanes: i
             items.append(np.concatenate((x, y)))
         else:
             items.append(x + y if isinstance(x, tuple) else x)
-    return Pending(left.inst, left.deliver, tuple(items), left.serial, left.early, left.size)
+    notifies = left.notifies or right.notifies
+    return Pending(left.inst, left.deliver, tuple(items), left.serial, left.early, left.size, notifies)
 
 
 @dataclass
@@ -135,6 +138,8 @@ class Workgroup:
     serial: int = 0
     caches: dict[Any, Any] = field(default_factory=dict)
     barriers: dict[int, Any] = field(default_factory=dict)
+    #: Runs the waves: it has a list `batches`.
+    scheduler: Any = None
     #: Waves that have ended.
     ended: int = 0
     #: Stores have a counter of their own.

@@ -9,6 +9,7 @@ from amdwarp.asm.program import EXEC, VCC
 from amdwarp.emulator.barriers import wave_ended
 from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.counters import drain_all
+from amdwarp.emulator.mbarrier import complete_notifying
 from amdwarp.emulator.memory import Fault
 from amdwarp.emulator.state import AT_BARRIER, ENDED, STOP, Batch, Closure, Scalar, SplitError, expand
 
@@ -154,7 +155,9 @@ def bind_set_mode(binder: Binder) -> Closure:
 
 @handles("s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel", "s_ttracedata")
 def bind_hint(binder: Binder) -> Closure:
-    """Timing and priority: no effect on what is computed."""
+    """Timing and priority: no effect on what is computed, but what nothing waits for completes while a wave sleeps."""
+    if binder.inst.base == "s_sleep" and binder.wide_target:
+        return complete_notifying
     return lambda b: None
 
 

@@ -3,10 +3,10 @@
 The descriptor stands in scalar registers. Group 0 (4 dwords): bits 0-1 count (0: nothing is moved), dword 1 the LDS
 address, dwords 2-3 the global address (57 bits) and in bits 30-31 the type 2. Group 1 (8 dwords): bits 0-15 multicast
 mask, 16-17 log2 of the element's bytes, 18 barrier, 19 iteration, 20 padding, 22-24 log2 of the pad interval in dwords
-minus 1, 25-31 pad amount in dwords minus 1; from bit 48 on tensor sizes 0 and 1 (32 bits each), tile sizes 0, 1 and 2
-(16 bits each), strides 0 and 1 (48 bits each, in elements; the innermost stride is 1). Groups 2 and 3 (4 dwords each):
-tensor sizes 2 and 3, stride 2 (48 bits), tile size 3; stride 3 (48 bits), tensor size 4, tile size 4. After the
-description of these fields in Triton's lowering for gfx1250.
+minus 1, 25-31 pad amount in dwords minus 1, 32-47 LDS address of the barrier object divided by 8; from bit 48 on tensor
+sizes 0 and 1 (32 bits each), tile sizes 0, 1 and 2 (16 bits each), strides 0 and 1 (48 bits each, in elements; the
+innermost stride is 1). Groups 2 and 3 (4 dwords each): tensor sizes 2 and 3, stride 2 (48 bits), tile size 3; stride 3
+(48 bits), tensor size 4, tile size 4. After the description of these fields in Triton's lowering for gfx1250.
 
 Sizes count from the tile's own start: what lies beyond reads as 0 and is not stored. A dimension with tile size 0 does
 not exist. Loads put the pad amount behind every pad interval of LDS bytes. A load's LDS bytes hold poison until the
@@ -23,6 +23,7 @@ import numpy as np
 
 from amdwarp.asm import Symbol
 from amdwarp.emulator.bind import Binder, handles
+from amdwarp.emulator.mbarrier import arrive
 from amdwarp.emulator.memory import POISON, Array, Fault, gather_block, scatter_block
 from amdwarp.emulator.state import Batch, Closure, expand
 from amdwarp.emulator.vmem import operand_count
@@ -45,6 +46,7 @@ class Tile:
         size: bytes of an element.
         sizes, tile, strides: tensor sizes behind the tile's start, tile sizes, strides (all in elements).
         interval, amount: padding in bytes; 0 for none.
+        barrier: LDS address of the barrier object that the completed copy arrives on, or None.
     """
 
     lds: int
@@ -55,6 +57,7 @@ class Tile:
     strides: tuple[int, ...]
     interval: int
     amount: int
+    barrier: int | None
 
     def elements(self) -> tuple[Array, Array]:
         """(offset in global memory in bytes, inside the tensor) of every element of the tile, flat."""
@@ -88,8 +91,8 @@ def decode(words: list[int]) -> Tile | None:
     if group0[0] & ~3:
         raise Fault(f"the tensor descriptor's first dword {group0[0]:#x} asks for a mode that is not known (gather)")
     flags = group1[0]
-    if flags & _ITERATE or flags & _BARRIER or flags & 0xFFFF:
-        raise Fault("iteration, barriers and multicast of tensor copies are not known")
+    if flags & _ITERATE or flags & 0xFFFF:
+        raise Fault("iteration and multicast of tensor copies are not known")
     sizes = [_field(group1, 48, 32), _field(group1, 80, 32)]
     tile = [_field(group1, at, 16) for at in (112, 128, 144)]
     strides = [1, _field(group1, 160, 48), _field(group1, 208, 48)]
@@ -116,6 +119,7 @@ def decode(words: list[int]) -> Tile | None:
         strides=tuple(strides[:used]),
         interval=interval,
         amount=amount,
+        barrier=8 * (group1[1] & 0xFFFF) if flags & _BARRIER else None,
     )
 
 
@@ -133,8 +137,9 @@ def _reader(binder: Binder) -> Any:
     return read
 
 
-#: What one wave moves: LDS addresses, global addresses, elements inside the tensor, values (all flat), element bytes.
-Piece = tuple[Array, Array, Array, Array, int]
+#: What one wave moves: LDS addresses, global addresses, elements inside the tensor, values (all flat), element bytes,
+#: barrier object.
+Piece = tuple[Array, Array, Array, Array, int, int | None]
 
 
 def _piece(b: Batch, wave: int, tile: Tile, *, load: bool) -> Piece:
@@ -149,7 +154,7 @@ def _piece(b: Batch, wave: int, tile: Tile, *, load: bool) -> Piece:
             values = gather_block(b.group.lds.data, places[None], tile.size, inside[None])
     except Fault as fault:
         raise Fault(fault.problem, wave, None, fault.remedy) from None
-    return places, addresses, inside, values[0], tile.size
+    return places, addresses, inside, values[0], tile.size, tile.barrier
 
 
 def _note(b: Batch, pieces: list[Piece | None], *, load: bool) -> None:
@@ -173,6 +178,15 @@ def _note(b: Batch, pieces: list[Piece | None], *, load: bool) -> None:
         recorder.access("lds", "write", places, size, there, there & ~inside, values)
     else:
         recorder.access("lds", "read", places, size, inside)
+    barriers = [-1 if piece is None or piece[5] is None else piece[5] for piece in pieces]
+    if max(barriers) >= 0:
+        column = np.array(barriers, np.int64)[:, None]
+        recorder.access("lds", "atomic", column, 8, column >= 0)
+
+
+def _notify(b: Batch, piece: Piece) -> None:
+    if piece[5] is not None:
+        arrive(b.group, piece[5], 1)
 
 
 @handles("tensor_load_to_lds")
@@ -185,6 +199,7 @@ def bind_tensor_load(binder: Binder) -> Closure:
         for piece in payload[1]:
             if piece is not None:
                 scatter_block(b.group.lds.data, piece[0][None], piece[3][None], piece[4], None)
+                _notify(b, piece)
 
     def run(b: Batch) -> None:
         tiles = read(b)
@@ -197,6 +212,7 @@ def bind_tensor_load(binder: Binder) -> Closure:
                 poison = np.full_like(piece[3], POISON)
                 scatter_block(b.group.lds.data, piece[0][None], poison[None], piece[4], None)
         b.issue(b.tensor, binder.inst, deliver, None, tuple(pieces))
+        b.tensor[-1].notifies = any(piece is not None and piece[5] is not None for piece in pieces)
 
     return run
 
@@ -216,15 +232,17 @@ def bind_tensor_store(binder: Binder) -> Closure:
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
         for piece in payload[1]:
             if piece is not None:
-                places, addresses, inside, early, size = piece
+                places, addresses, inside, early, size, _ = piece
                 late = gather_block(b.group.lds.data, places[None], size, inside[None])[0]
                 values = np.where(early == late, early, np.uint32(POISON))
                 b.group.memory.scatter(addresses[None], values[None], size, inside[None])
+                _notify(b, piece)
 
     def run(b: Batch) -> None:
         tiles = read(b)
         pieces = [None if tile is None else _piece(b, at, tile, load=False) for at, tile in enumerate(tiles)]
         _note(b, pieces, load=False)
         b.issue(b.tensor, binder.inst, deliver, None, tuple(pieces))
+        b.tensor[-1].notifies = any(piece is not None and piece[5] is not None for piece in pieces)
 
     return run
