@@ -16,6 +16,7 @@ from . import __version__
 from .bench.commands import app as bench
 from .cycles.commands import cycles, timeline
 from .errors import AmdwarpError, UsageError
+from .explain import explain
 from .verify import DTYPES, LLAMA3_8B, SAMPLED_WORKGROUPS, Case, load_inputs, verify_gemm
 
 USAGE_ERROR = 2
@@ -154,6 +155,7 @@ def _workgroups(text: str) -> int | None:
 
 app.command()(cycles)
 app.command()(timeline)
+app.command()(explain)
 app.add_typer(bench, name="bench")
 
 
