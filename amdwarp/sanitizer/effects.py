@@ -9,22 +9,43 @@ from dataclasses import dataclass
 
 from amdwarp.asm import Immediate, Instruction, Program, Register
 from amdwarp.asm.program import EXEC, M0, VCC
-from amdwarp.asm.table import Format, lookup
+from amdwarp.asm.rows import Format, InstructionInfo
+from amdwarp.asm.table import lookup
 
 #: First bit of the accumulation and of the scalar registers; vector registers start at 0.
 _BASE = {"v": 0, "a": 1024, "s": 2048}
 SCC_BIT = 1 << (2048 + 128)
 
-#: Queues that waits empty. Operations of one queue finish in order, but for scalar loads, which only a wait for none
-#: covers. ``lgkmcnt`` counts both LDS operations and scalar loads.
-VM, DS, SM = "vm", "ds", "sm"
-QUEUES = (VM, DS, SM)
+#: Queues that waits empty: vector memory loads (and on gfx9 stores), LDS operations, scalar loads; on gfx1250 also
+#: stores, copies between LDS and memory, and tensor copies.
+VM, DS, SM, ST, AS, TN = "vm", "ds", "sm", "st", "as", "tn"
+QUEUES = (VM, DS, SM, ST, AS, TN)
 
-#: Queues that finish in order.
-IN_ORDER = (VM, DS)
+#: Queues whose operations finish in order. Scalar loads do not: only a wait for none of them covers a particular one.
+IN_ORDER = (VM, DS, ST, AS, TN)
 
-#: The wait for a queue, with a place for the number of operations that may stay under way.
-COUNTER = {VM: "s_waitcnt vmcnt({})", DS: "s_waitcnt lgkmcnt({})", SM: "s_waitcnt lgkmcnt({})"}
+#: The wait for each queue, with a place for the number of operations that may stay under way. ``lgkmcnt`` counts both
+#: LDS operations and scalar loads.
+_GFX9_WAITS = {VM: "s_waitcnt vmcnt({})", DS: "s_waitcnt lgkmcnt({})", SM: "s_waitcnt lgkmcnt({})"}
+_GFX12_WAITS = {
+    VM: "s_wait_loadcnt {:#x}",
+    DS: "s_wait_dscnt {:#x}",
+    SM: "s_wait_kmcnt {:#x}",
+    ST: "s_wait_storecnt {:#x}",
+    AS: "s_wait_asynccnt {:#x}",
+    TN: "s_wait_tensorcnt {:#x}",
+}
+#: Wait instructions of gfx1250: queues, the first in the low bits where there are two.
+_SPLIT_WAITS: dict[str, tuple[str, ...]] = {
+    "s_wait_loadcnt": (VM,),
+    "s_wait_storecnt": (ST,),
+    "s_wait_dscnt": (DS,),
+    "s_wait_kmcnt": (SM,),
+    "s_wait_asynccnt": (AS,),
+    "s_wait_tensorcnt": (TN,),
+    "s_wait_loadcnt_dscnt": (DS, VM),
+    "s_wait_storecnt_dscnt": (DS, ST),
+}
 
 _QUEUE_OF_FORMAT = {
     Format.BUFFER: VM,
@@ -33,7 +54,26 @@ _QUEUE_OF_FORMAT = {
     Format.SCRATCH: VM,
     Format.DS: DS,
     Format.SMEM: SM,
+    Format.TENSOR: TN,
 }
+
+
+def has_split_counters(target: str) -> bool:
+    """True for a target whose stores and LDS operations have wait instructions of their own."""
+    return target.startswith("gfx12")
+
+
+def spell_wait(target: str, queue: str, younger: int) -> str:
+    """The wait that covers an operation with so many younger ones in its queue."""
+    waits = _GFX12_WAITS if has_split_counters(target) else _GFX9_WAITS
+    return waits[queue].format(younger if queue in IN_ORDER else 0)
+
+
+def counter_name(target: str, queue: str) -> str:
+    """``vmcnt``, ``dscnt``: the counter of a queue."""
+    words = spell_wait(target, queue, 0).split()
+    return words[1].split("(")[0] if words[0] == "s_waitcnt" else words[0].removeprefix("s_wait_")
+
 
 #: Instructions that also read what they write.
 _READ_MODIFY_WRITE = (
@@ -90,8 +130,10 @@ class Effects:
         queue: the queue it enters, or "".
         delivers: registers that hold its result only behind a wait.
         waits: (queue, operations that may stay under way) of a wait instruction.
-        to_lds: True for a load that writes LDS itself.
+        to_lds: True for a load that writes LDS itself, past the queue of LDS operations.
         format: format family, or None where the table has none.
+
+    An operation whose queue is neither "" nor `DS` and that accesses LDS does so past the queue of LDS operations.
     """
 
     reads: int
@@ -115,14 +157,21 @@ VALU_FORMATS = (Format.VOP1, Format.VOP2, Format.VOP3, Format.VOP3P, Format.VOPC
 
 
 def wait_limits(inst: Instruction) -> tuple[tuple[str, int], ...]:
-    """What ``s_waitcnt`` waits for: (queue, operations that may stay under way)."""
+    """What a wait instruction waits for: (queue, operations that may stay under way)."""
+    if inst.base == "s_wait_idle":
+        return tuple((queue, 0) for queue in QUEUES)
+    if inst.base in _SPLIT_WAITS:
+        queues, number = _SPLIT_WAITS[inst.base], inst.operands[0]
+        count = int(number.value) if isinstance(number, Immediate) else 0
+        limits = [(queue, count >> 8 * at & 63) for at, queue in enumerate(queues)]
+        return tuple((queue, left) for queue, left in limits if queue in IN_ORDER or left == 0)
     if inst.operands and isinstance(inst.operands[0], Immediate):
         code = int(inst.operands[0].value)
         vm: object = code & 15 | (code >> 14 & 3) << 4
         lgkm: object = code >> 8 & 15
     else:
         vm, lgkm = inst.modifier("vmcnt"), inst.modifier("lgkmcnt")
-    limits: list[tuple[str, int]] = []
+    limits = []
     if isinstance(vm, int) and vm < _VCNT_NONE:
         limits.append((VM, vm))
     if isinstance(lgkm, int) and lgkm < _LGKM_NONE:
@@ -132,9 +181,9 @@ def wait_limits(inst: Instruction) -> tuple[tuple[str, int], ...]:
     return tuple(limits)
 
 
-def effects_of(inst: Instruction) -> Effects:
+def effects_of(inst: Instruction, target: str) -> Effects:
     """Effects of one instruction."""
-    if inst.base == "s_waitcnt":
+    if inst.base == "s_waitcnt" or inst.base == "s_wait_idle" or inst.base in _SPLIT_WAITS:
         return Effects(0, 0, (), 0, waits=wait_limits(inst), format=Format.SYNC)
     info = lookup(inst.base)
     operands = tuple(
@@ -145,12 +194,10 @@ def effects_of(inst: Instruction) -> Effects:
         for bits in operands:
             everything |= bits
         return Effects(everything, everything, operands, len(operands))
-    to_lds = inst.has("lds") or "_load_lds_" in inst.base
-    destinations = 0 if to_lds else info.destinations
-    delivers = 0
-    if "_atomic_" in inst.base and (inst.has("sc0") or inst.has("glc")):
-        # The result of a buffer atomic stands in its data operand, that of the others in a first operand of its own.
-        destinations = 1
+    to_lds = inst.has("lds") or "_load_lds_" in inst.base or "_to_lds" in inst.base
+    returns = "_atomic_" in inst.base and _returns(inst)
+    # The result of a buffer atomic stands in its data operand, that of the others in a first operand of its own.
+    destinations = 0 if to_lds else 1 if returns else info.destinations
     reads = writes = 0
     for at, bits in enumerate(operands):
         if at < destinations:
@@ -163,12 +210,31 @@ def effects_of(inst: Instruction) -> Effects:
         reads |= 0 if name == "exec" else _IMPLICIT[name]
     for name in info.writes:
         writes |= _IMPLICIT[name]
-    if to_lds:
+    if to_lds and not has_split_counters(target):
         reads |= M0_BITS
-    queue = _QUEUE_OF_FORMAT.get(info.format, "") if info.counter else ""
-    if queue:
-        delivers, writes = writes, 0
-    return Effects(reads, writes | delivers, operands, destinations, queue, delivers, (), to_lds, info.format)
+    queue = _queue(inst, info, target, returns) if info.counter else ""
+    delivers = writes if queue else 0
+    if inst.second is not None:
+        other = effects_of(inst.second, target)
+        reads, writes, operands = reads | other.reads, writes | other.writes, operands + other.operands
+    return Effects(reads, writes, operands, destinations, queue, delivers, (), to_lds, info.format)
+
+
+def _returns(inst: Instruction) -> bool:
+    """True for an atomic that gives back the old value."""
+    policy = inst.modifier("th")
+    return inst.has("sc0") or inst.has("glc") or (isinstance(policy, str) and "RETURN" in policy)
+
+
+def _queue(inst: Instruction, info: InstructionInfo, target: str, returns: bool) -> str:
+    """The queue that a memory operation enters."""
+    queue = _QUEUE_OF_FORMAT[info.format]
+    if queue == VM and has_split_counters(target):
+        if "_async_" in inst.base:
+            return AS
+        if "_store_" in inst.base or ("_atomic_" in inst.base and not returns):
+            return ST
+    return queue
 
 
 def _reads_destination(inst: Instruction, destinations: int) -> bool:
@@ -183,4 +249,4 @@ def _reads_destination(inst: Instruction, destinations: int) -> bool:
 
 def program_effects(program: Program) -> tuple[Effects, ...]:
     """Effects of every instruction, by index."""
-    return tuple(effects_of(inst) for inst in program.instructions)
+    return tuple(effects_of(inst, program.target) for inst in program.instructions)

@@ -15,12 +15,13 @@ import numpy as np
 from amdwarp.asm import Instruction, Program
 from amdwarp.emulator.events import Access, InstructionEvent
 from amdwarp.emulator.memory import Array
+from amdwarp.emulator.state import WAITING
 from amdwarp.errors import EmulatorError
-from amdwarp.sanitizer.effects import QUEUES, Effects, program_effects
+from amdwarp.sanitizer.effects import DS, QUEUES, TN, Effects, program_effects, spell_wait
 from amdwarp.sanitizer.memory import MemoryClash, MemoryShadow
-from amdwarp.sanitizer.order import ATOMIC, MAX_WAVES, TO_LDS, WRITE, Records
+from amdwarp.sanitizer.order import APART, ATOMIC, MAX_WAVES, TENSOR, WRITE, Records
 from amdwarp.sanitizer.pending import conflict, suspects
-from amdwarp.sanitizer.queues import Operation, Queues, spell
+from amdwarp.sanitizer.queues import Operation, Queues
 from amdwarp.sanitizer.redundant import Needs
 from amdwarp.sanitizer.report import Collector, Finding, Site
 from amdwarp.sanitizer.shadow import LdsShadow
@@ -62,7 +63,7 @@ class Sanitizer:
         self.shortfalls = shortfalls(program, self.effects)
         self.records = Records(self.waves)
         self.needs = Needs(self.records) if redundant else None
-        self.queues = Queues(self.waves, self.records, self.needs)
+        self.queues = Queues(program.target, self.waves, self.records, self.needs)
         self.wording = Wording(program.instructions, self.effects, self.records, self.queues)
         self.shadow: LdsShadow | None = None
         self.memory = MemoryShadow(self._memory_clash, uninitialised, races or redundant)
@@ -81,7 +82,8 @@ class Sanitizer:
             return self._memory
         if _is_loop(self.program, inst):
             return self._branch
-        return {"s_barrier": self._at_barrier, "s_endpgm": self._end}.get(inst.base)
+        table = {"s_barrier": self._at_barrier, "s_barrier_wait": self._at_split_barrier, "s_endpgm": self._end}
+        return table.get(inst.base)
 
     def _begin(self) -> None:
         self.queues.reset()
@@ -135,6 +137,16 @@ class Sanitizer:
         if missing:
             self.collector.add(self.wording.never_reached(set(waves), missing, self.position))
 
+    def arrive(self, barrier: int, first: int, last: int, completions: int) -> None:
+        """Waves [first, last) have signalled a split barrier."""
+        self.records.arrive((barrier, completions + 1), range(first, last))
+
+    def leave(self, barrier: int, first: int, last: int, completions: int) -> None:
+        """Waves [first, last) go on behind a split barrier."""
+        waves = range(first, last)
+        self.records.leave((barrier, completions), waves, self.ended)
+        self.spin.released(waves)
+
     # Events
 
     def _wait(self, event: InstructionEvent) -> None:
@@ -148,7 +160,8 @@ class Sanitizer:
         record, stores = 0, False
         for access in event.accesses:
             if access.space == "lds":
-                record = self._lds(event, access, record, TO_LDS if effects.to_lds else 0)
+                apart = 0 if effects.queue == DS else APART | TENSOR if effects.queue == TN else APART
+                record = self._lds(event, access, record, apart)
             elif access.space == "global":
                 stores |= access.kind != "read"
                 if self.memory.active:
@@ -200,6 +213,10 @@ class Sanitizer:
             self.needs.executed.add(event.inst.index)
         self.spin.idle(range(event.first, event.last))
 
+    def _at_split_barrier(self, event: InstructionEvent) -> None:
+        if event.batch.state == WAITING:
+            self.spin.idle(range(event.first, event.last))
+
     def _end(self, event: InstructionEvent) -> None:
         waves = range(event.first, event.last)
         self.queues.drain([(queue, 0) for queue in QUEUES], waves, event.inst.index)
@@ -220,7 +237,8 @@ class Sanitizer:
                 registers = conflict(self.effects[operation.inst], user)
                 if registers:
                     found = True
-                    self.collector.add(self.wording.early(inst, wave, operation, registers, spell(queue, younger)))
+                    wait = spell_wait(self.program.target, queue, younger)
+                    self.collector.add(self.wording.early(inst, wave, operation, registers, wait))
         return found
 
     def _clash(self, clash: Clash) -> None:

@@ -17,8 +17,8 @@ from amdwarp.emulator.memory import Array
 
 #: Records that stand for "nobody has read this" (all waves come after it) and "nobody has written this" (none does).
 NO_READ, NO_WRITE = 0, 1
-#: Flags of a record.
-ATOMIC, TO_LDS, FINISHED, WRITE = 1, 2, 4, 8
+#: Flags of a record: `APART` for an access past the queue of LDS operations, `TENSOR` for one by a tensor copy.
+ATOMIC, APART, FINISHED, WRITE, TENSOR = 1, 2, 4, 8, 16
 #: Waves that a mask has room for.
 MAX_WAVES = 32
 
@@ -30,7 +30,7 @@ class Records:
         seen: uint32, bit w: wave w comes after the operation.
         inst: index of the instruction.
         wave: the owner.
-        flags: `ATOMIC`, `TO_LDS` (a load that writes LDS itself), `FINISHED` (waited for), `WRITE`.
+        flags: `ATOMIC`, `APART`, `FINISHED` (waited for), `WRITE`, `TENSOR`.
         source: of a read: index of an instruction that wrote what it read, else -1.
     """
 
@@ -46,6 +46,7 @@ class Records:
         self._bits = (1 << np.arange(MAX_WAVES, dtype=np.uint64)).astype(np.uint32)
         self.bits: Array = self._bits[:waves]
         self._open: list[int] = []
+        self._signalled: dict[tuple[int, int], list[Array]] = {}
         self.count = 0
         self.reset()
 
@@ -57,6 +58,7 @@ class Records:
         self.source[:2] = -1
         self.count = 2
         self._open = []
+        self._signalled = {}
 
     def issue(self, inst: int, first: int, last: int, flags: int) -> int:
         """Records for waves [first, last); returns the number of the first, the others follow."""
@@ -66,7 +68,7 @@ class Records:
             grown = (np.concatenate((array, np.zeros_like(array))) for array in arrays)
             self.seen, self.inst, self.wave, self.flags, self.source = grown
         self.count = end
-        self.seen[base:end] = 0 if flags & TO_LDS else self._bits[first:last]
+        self.seen[base:end] = 0 if flags & APART else self._bits[first:last]
         self.inst[base:end] = inst
         self.wave[base:end] = self._offsets[first:last]
         self.flags[base:end] = flags
@@ -97,3 +99,30 @@ class Records:
         reached = at[(self.seen[at] & np.uint32(into | gone)) != 0]
         self.seen[reached] |= np.uint32(into)
         self._open = at[self.seen[at] != self.all].tolist()
+
+    def arrive(self, completion: tuple[int, int], waves: Iterable[int]) -> None:
+        """Waves have signalled for a completion (number of the barrier, of the completion) and go on.
+
+        What they come after now, and not what they do until they wait, is passed on.
+        """
+        at = np.array(self._open, np.int64)
+        bits = np.uint32(sum(1 << wave for wave in waves))
+        self._signalled.setdefault(completion, []).append(at[(self.seen[at] & bits) != 0])
+
+    def leave(self, completion: tuple[int, int], waves: Iterable[int], ended: Iterable[int] = ()) -> None:
+        """Waves go on behind this completion: they come after what was passed on for it or an earlier one."""
+        barrier, number = completion
+        passed = [
+            part
+            for (which, at), parts in self._signalled.items()
+            if which == barrier and at <= number
+            for part in parts
+        ]
+        at = np.array(self._open, np.int64)
+        gone = np.uint32(sum(1 << wave for wave in ended))
+        passed.append(at[(self.seen[at] & gone) != 0])
+        self.seen[np.concatenate(passed)] |= np.uint32(sum(1 << wave for wave in waves))
+        self._open = at[self.seen[at] != self.all].tolist()
+        old = [key for key in self._signalled if key[0] == barrier and key[1] < number - 1]
+        for key in old:
+            del self._signalled[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amdwarp.sanitizer.effects import COUNTER, IN_ORDER, QUEUES
+from amdwarp.sanitizer.effects import QUEUES, spell_wait
 from amdwarp.sanitizer.order import Records
 from amdwarp.sanitizer.redundant import Needs
 
@@ -31,13 +31,14 @@ class Queues:
     """What each wave has under way.
 
     Args:
+        target: architecture, for the names of its waits.
         waves: of the workgroup.
         records: told of operations on LDS that finish.
         needs: told which wait finishes what, or None.
     """
 
-    def __init__(self, waves: int, records: Records, needs: Needs | None) -> None:
-        self.waves, self.records, self.needs = waves, records, needs
+    def __init__(self, target: str, waves: int, records: Records, needs: Needs | None) -> None:
+        self.target, self.waves, self.records, self.needs = target, waves, records, needs
         self.reset()
 
     def reset(self) -> None:
@@ -98,10 +99,5 @@ class Queues:
         """The wait that covers LDS record `record` of a wave, or "" if that is not under way."""
         for queue, younger, operation in self.under_way(wave):
             if operation.record and operation.record + wave - operation.first == record:
-                return spell(queue, younger)
+                return spell_wait(self.target, queue, younger)
         return ""
-
-
-def spell(queue: str, younger: int) -> str:
-    """The wait that covers an operation with so many younger ones in its queue."""
-    return COUNTER[queue].format(younger if queue in IN_ORDER else 0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from amdwarp.asm import Program
 from amdwarp.emulator.memory import Array
-from amdwarp.sanitizer.effects import COUNTER, Effects
+from amdwarp.sanitizer.effects import Effects, counter_name
 from amdwarp.sanitizer.order import NO_READ, NO_WRITE, Records
 from amdwarp.sanitizer.pending import suspects
 from amdwarp.sanitizer.report import Redundancy
@@ -115,8 +115,8 @@ def redundancies(program: Program, effects: Sequence[Effects], needs: Needs) -> 
         if inst.base == "s_barrier" and inst.index not in needs.barriers and not needs.everything:
             found.append(Redundancy(inst))
         limits = effects[inst.index].waits
-        for counter in dict.fromkeys(_counter(queue) for queue, _ in limits):
-            mine = [queue for queue, _ in limits if _counter(queue) == counter]
+        for counter in dict.fromkeys(counter_name(program.target, queue) for queue, _ in limits):
+            mine = [queue for queue, _ in limits if counter_name(program.target, queue) == counter]
             if any((inst.index, queue) in needs.waits for queue in mine):
                 continue
             left = tuple((queue, count) for queue, count in limits if queue not in mine)
@@ -124,8 +124,3 @@ def redundancies(program: Program, effects: Sequence[Effects], needs: Needs) -> 
             if suspects(program, without) == before:
                 found.append(Redundancy(inst, counter))
     return found
-
-
-def _counter(queue: str) -> str:
-    """Name of the counter of a queue."""
-    return COUNTER[queue].split("(")[0].split()[-1]

@@ -14,7 +14,7 @@ import numpy as np
 
 from amdwarp.emulator.events import Access
 from amdwarp.emulator.memory import Array, gather_block, scatter_block
-from amdwarp.sanitizer.order import ATOMIC, FINISHED, NO_READ, NO_WRITE, TO_LDS, Records
+from amdwarp.sanitizer.order import APART, ATOMIC, FINISHED, NO_READ, NO_WRITE, TENSOR, Records
 from amdwarp.sanitizer.redundant import Needs
 from amdwarp.sanitizer.slots import Clash, SlotWatch
 
@@ -187,7 +187,7 @@ class LdsShadow:
     def write(self, access: Access, inst: int, first: int, base: int, flags: int) -> None:
         """Check and note a write or atomic of `inst` by waves from `first` on, whose records start at `base`."""
         self.inst = inst
-        if access.mask is not None and flags & TO_LDS:
+        if access.mask is not None and flags & (APART | TENSOR) == APART:
             self._note_skipped(access, first, base)
         pieces = self._pieces(access, access.addresses, first, base)
         if pieces.at.size == 0:
@@ -201,7 +201,7 @@ class LdsShadow:
         self._against_all(pieces, self.read_by, "lds-write-after-read", access)
         if not flags & ATOMIC:
             self._overwritten(pieces, last)
-        if flags & TO_LDS:
+        if flags & APART:
             self._own_reads(pieces)
         if self.atomic_by is not None and not flags & ATOMIC:
             self._against_all(pieces, self.atomic_by, "lds-write-write", access)
@@ -233,9 +233,10 @@ class LdsShadow:
         before = records.flags.take(last)
         if flags & ATOMIC:
             clash &= (before & ATOMIC) == 0
-        if flags & TO_LDS:
-            # Loads of one wave come back in order.
-            clash &= ((before & TO_LDS) == 0) | (records.wave.take(last) != pieces.wave)
+        if flags & APART:
+            # Copies of one wave come back in order, those of one kind.
+            same = APART | TENSOR
+            clash &= ((before & same) != flags & same) | (records.wave.take(last) != pieces.wave)
         if clash.any() and not flags & ATOMIC:
             clash &= ~self._same_value(access, pieces)
         self._each("lds-write-write", pieces, last, clash)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amdwarp.asm import Instruction
-from amdwarp.sanitizer.effects import DS, VM, Effects, name_registers
+from amdwarp.sanitizer.effects import Effects, name_registers, spell_wait
 from amdwarp.sanitizer.memory import MemoryClash
-from amdwarp.sanitizer.order import FINISHED, TO_LDS, Records
-from amdwarp.sanitizer.queues import Operation, Queues, spell
+from amdwarp.sanitizer.order import FINISHED, Records
+from amdwarp.sanitizer.queues import Operation, Queues
 from amdwarp.sanitizer.report import Finding, Site, span
 from amdwarp.sanitizer.slots import Clash
 from amdwarp.sanitizer.waitstates import Shortfall
@@ -70,7 +70,8 @@ class Wording:
         if self.records.flags[record] & FINISHED:
             return ""
         # An operation that is just being issued stands in no queue yet, and nothing is younger.
-        return self.queues.wait_for(record, owner) or spell(VM if self.records.flags[record] & TO_LDS else DS, 0)
+        queue = self.effects[int(self.records.inst[record])].queue
+        return self.queues.wait_for(record, owner) or spell_wait(self.queues.target, queue, 0)
 
     def memory(self, clash: MemoryClash, later: Site) -> Finding:
         """A fault in global memory."""
