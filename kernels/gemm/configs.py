@@ -29,6 +29,11 @@ class Access:
     b_direct: bool = True
     c_vector: bool = True
 
+    @property
+    def groups(self) -> int:
+        """Operands that go straight to LDS, each in a group of copies of its own."""
+        return int(self.a_direct) + int(self.b_direct)
+
     # Extents and strides reach the kernel divided by these: a product with 8 tells the compiler what no attribute of a
     # launch can, that 8 divides them.
     @property

@@ -252,9 +252,9 @@ def fill(slot, fetched, base, offsets, mask, DIRECT: gl.constexpr):
     """Fill a slot with the tile at `base`, which `fetch` may have brought."""
     if DIRECT:
         async_copy.buffer_load_to_shared(slot, base, offsets, mask)
+        async_copy.commit_group()
     else:
-        slot.store(fetched)
-    async_copy.commit_group()
+        slot.store(fetched)  # and no group: Triton 3.8 waits for nothing where the newest of the groups is empty
 
 
 @jit(do_not_specialize=SCALARS)
@@ -271,6 +271,7 @@ def matmul_whole(
     A_DIRECT: gl.constexpr = ACCESS.a_direct
     B_DIRECT: gl.constexpr = ACCESS.b_direct
     DIRECT: gl.constexpr = ACCESS.a_direct and ACCESS.b_direct
+    GROUPS: gl.constexpr = ACCESS.groups
     ACC: gl.constexpr = mfma_layout(S)
     A_OPERAND: gl.constexpr = gl.DotOperandLayout(0, ACC, 8)
     B_OPERAND: gl.constexpr = gl.DotOperandLayout(1, ACC, 8)
@@ -310,7 +311,7 @@ def matmul_whole(
         k_left -= STEP
 
     acc = gl.zeros((TILE_M, TILE_N), gl.float32, ACC)
-    async_copy.wait_group(2 * (RING - 2))
+    async_copy.wait_group(GROUPS * (RING - 2))
     for step in range(gl.cdiv(k, STEP)):
         with warp_pipeline_stage("load", priority=1):
             here = step % RING
@@ -327,7 +328,7 @@ def matmul_whole(
                 a_fetched = fetch(a, a_at, mask_a(a_ks, k_left), A_DIRECT)
                 b_fetched = fetch(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC), B_DIRECT)
         # Both groups have passed the barrier after this wait when the first of them comes to read the next slot.
-        async_copy.wait_group(2 * (RING - 2 if DIRECT else RING - 3))
+        async_copy.wait_group(GROUPS * (RING - 2 if DIRECT else RING - 3))
         with warp_pipeline_stage("multiply", priority=0):
             acc = mfma(a_operand, b_operand, acc)
         if not DIRECT:

@@ -58,6 +58,15 @@ def test_quarters_need_aligned_operands():
         assert WHOLE.constraints("gfx950", access) == []
 
 
+def test_only_what_goes_straight_to_lds_makes_a_group():
+    assert [Access(True, a, b).groups for a, b in ((True, True), (True, False), (False, True), (False, False))] == [
+        2,
+        1,
+        1,
+        0,
+    ]
+
+
 def test_more_shapes_of_tiles_are_legal():
     assert GemmSchedule(tile_m=256, tile_n=128, quarters=False, ring=3).constraints() == []
     assert replace(WHOLE, ring=3).constraints() == []

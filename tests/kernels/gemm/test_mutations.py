@@ -137,7 +137,8 @@ def uncommitted(tree: ast.Module) -> None:
     for name in ("copy", "fill"):
         twin = copy.deepcopy(function(tree, name))
         twin.name = f"{name}_uncommitted"
-        twin.body = [s for s in twin.body if called(s) != "async_copy.commit_group"]
+        for body in bodies(twin):
+            body[:] = [s for s in body if called(s) != "async_copy.commit_group"]
         tree.body.insert(tree.body.index(function(tree, name)) + 1, twin)
 
 
