@@ -19,6 +19,7 @@ _LABEL = re.compile(r"^([\w.$-]+|\"[^\"]+\"):")
 _BARRIER = re.compile(r"call void @llvm\.amdgcn\.s\.barrier(?:\.signal)?\(")
 _BARRIER_END = re.compile(r"call void @llvm\.amdgcn\.s\.barrier\.wait\(|^\s*br label ")
 _WALL = re.compile(r"call void @llvm\.amdgcn\.sched\.barrier\(i32 0\)")
+_GROUP = re.compile(r"call void @llvm\.amdgcn\.sched\.group\.barrier\(")
 _WORK = re.compile(r"@llvm\.amdgcn\.(?:mfma|smfmac|wmma|swmmac|raw\.ptr\.buffer|ds\.|global)|\b(?:load|store)\b")
 _TARGETS = re.compile(r"label %([\w.$-]+|\"[^\"]+\")")
 _DEBUG = re.compile(r"!dbg !(\d+)")
@@ -28,6 +29,7 @@ class _Kind(Enum):
     WALL = "wall"
     BARRIER = "barrier"
     WORK = "work"
+    GROUP = "group"
 
 
 @dataclass
@@ -79,7 +81,7 @@ def _blocks(function: str) -> list[_Block]:
             blocks[-1].lines.append(line)
     by_label = {block.label: block for block in blocks}
     for block in blocks:
-        block.items = [(kind, line) for line in block.lines if (kind := _kind(line))]
+        block.items = _without_windows([(kind, line) for line in block.lines if (kind := _kind(line))])
         last = " ".join(block.lines[-1:])
         block.successors = [by_label[name] for name in dict.fromkeys(_TARGETS.findall(last)) if name in by_label]
         for successor in block.successors:
@@ -87,11 +89,28 @@ def _blocks(function: str) -> list[_Block]:
     return blocks
 
 
+def _without_windows(items: list[tuple[_Kind, str]]) -> list[tuple[_Kind, str]]:
+    """Without the walls of intra-wave windows, which lie inside stages: a closing one follows scheduling groups."""
+    kept: list[tuple[_Kind, str]] = []
+    grouped = False
+    for kind, line in items:
+        if kind is _Kind.WALL and grouped:
+            opening = max((i for i, (known, _) in enumerate(kept) if known is _Kind.WALL), default=None)
+            if opening is not None:
+                del kept[opening]
+        elif kind is not _Kind.GROUP:
+            kept.append((kind, line))
+        grouped = kind is _Kind.GROUP
+    return kept
+
+
 def _kind(line: str) -> _Kind | None:
     if _WALL.search(line):
         return _Kind.WALL
     if _BARRIER.search(line):
         return _Kind.BARRIER
+    if _GROUP.search(line):
+        return _Kind.GROUP
     return _Kind.WORK if _WORK.search(line) else None
 
 
