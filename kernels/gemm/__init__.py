@@ -31,7 +31,7 @@ def matmul(a: Any, b: Any, *, out: Any = None, schedule: str | GemmSchedule | No
         b: (K, N) of the same kind and dtype, in either order: row-major, or the transposed view ``weight.T`` of a
             (N, K) weight.
         out: (M, N) row-major of that dtype, written and returned; a new one if None. It may not lie over a or b.
-        schedule: a name in ``SCHEDULES``, a ``GemmSchedule``, or None for the default of the shape.
+        schedule: a name in ``SCHEDULES``, a ``GemmSchedule``, or None or ``"inter_wave"`` for the default of the shape.
 
     Raises:
         UsageError: operands or a schedule that the kernel cannot take, before anything is launched.

@@ -64,10 +64,12 @@ class Access:
 
 @dataclass(frozen=True)
 class GemmSchedule:
-    """One schedule of the inter-wave GEMM.
+    """One schedule of the GEMM.
 
     Attributes:
         tile_m, tile_n, tile_k: output tile of a workgroup and its step along K, elements.
+        woven: True has four waves weave their loads between their own MFMAs; False has two groups of four waves run one
+            stage apart.
         quarters: True cuts the tile into four quarters with a memory and an MFMA stage each; False runs one pair of
             stages a K step.
         ring: K steps that LDS holds at once.
@@ -80,6 +82,7 @@ class GemmSchedule:
     tile_m: int = 256
     tile_n: int = 256
     tile_k: int = 64
+    woven: bool = False
     quarters: bool = True
     ring: int = 2
     waves_m: int = 2
@@ -131,14 +134,17 @@ class GemmSchedule:
         """
         record = get_target(target)
         if record.arch not in ARCHS:
-            return [f"the inter-wave GEMM runs on {', '.join(ARCHS)} only, not on {record.arch}"]
+            return [f"the GEMM runs on {', '.join(ARCHS)} only, not on {record.arch}"]
         wrong = [
             f"{name} = {getattr(self, name)!r} is no int"
             for name in ("tile_m", "tile_n", "tile_k", "ring", "waves_m", "waves_n", "group_m", "xcds")
             if type(getattr(self, name)) is not int
         ]
-        if type(self.quarters) is not bool:
-            wrong.append(f"quarters = {self.quarters!r} is no bool")
+        wrong += [
+            f"{name} = {getattr(self, name)!r} is no bool"
+            for name in ("woven", "quarters")
+            if type(getattr(self, name)) is not bool
+        ]
         if wrong:
             return wrong
         for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n"):
@@ -151,27 +157,31 @@ class GemmSchedule:
             wrong.append(f"mfma = {self.mfma} is none of {MFMA_SHAPES}")
         if wrong:
             return wrong
-        if self.num_warps != 8:
-            wrong.append(f"two groups of four waves need 8 waves, not {self.num_warps}")
-        for name, part, waves, step in (
+        waves = 4 if self.woven else 8
+        if self.num_warps != waves:
+            wrong.append(f"a schedule with woven = {self.woven} has {waves} waves, not {self.num_warps}")
+        if self.woven and self.quarters:
+            wrong.append("woven = True takes the tile whole: quarters = False")
+        for name, part, along, step in (
             ("tile_m", self.part_m, self.waves_m, self.mfma[0]),
             ("tile_n", self.part_n, self.waves_n, self.mfma[1]),
         ):
-            if part < waves * step:
+            if part < along * step:
                 wrong.append(f"{name} = {getattr(self, name)} leaves waves without an MFMA of {step}")
         if self.tile_k < self.mfma[2]:
             wrong.append(f"tile_k = {self.tile_k} is less than one MFMA's {self.mfma[2]}")
         # Four quarters refill a slot piece by piece while the rest of it is read; a whole tile needs two further slots,
-        # one being read by the wave group behind and one in flight.
-        legal = (2,) if self.quarters else (3, 4)
+        # one being read by the wave group behind and one in flight. Four waves in step refill what they have just read.
+        legal = (2,) if self.quarters or self.woven else (3, 4)
         if self.ring not in legal:
-            wrong.append(f"ring = {self.ring}; with quarters = {self.quarters} it must be one of {legal}")
-        budget = record.vgprs * record.simds // 8
+            wrong.append(f"ring = {self.ring}; here it must be one of {legal}")
+        budget = record.vgprs * record.simds // waves
         if self.accumulator_registers > budget // 2:
             wrong.append(f"{self.accumulator_registers} accumulator registers of {budget} leave no room for operands")
-        if self.quarters and access is not None and not (access.a_direct and access.b_direct):
+        if (self.quarters or self.woven) and access is not None and not (access.a_direct and access.b_direct):
             # 64 element offsets a lane beside 128 accumulators and 64 operand registers spilled 48 registers.
-            wrong.append("quarters = True takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
+            name = "woven" if self.woven else "quarters"
+            wrong.append(f"{name} = True takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
         if wrong:
             return wrong
         try:
@@ -202,6 +212,7 @@ class GemmSchedule:
 SCHEDULES = {
     "inter_wave_256": GemmSchedule(),
     "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4),
+    "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2),
 }
 
 

@@ -48,7 +48,7 @@ class GemmPlan:
     """One launch.
 
     Attributes:
-        kernel: name of the kernel function in the module ``inter_wave_gfx950``.
+        kernel: name of the kernel function.
         schedule, access: its compile-time constants.
         dtype: ``fp16`` or ``bf16``.
         arguments: the scalar arguments by name, in order, after the three pointers.
@@ -77,12 +77,12 @@ class GemmPlan:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Backend options. Without accumulation registers all 256 of a wave are ordinary ones and none is copied."""
-        return {
-            "num_warps": self.schedule.num_warps,
-            "enable_fp_fusion": True,
-            "llvm_fn_attrs": (("amdgpu-agpr-alloc", "0,0"),),
-        }
+        """Backend options."""
+        options: dict[str, Any] = {"num_warps": self.schedule.num_warps, "enable_fp_fusion": True}
+        if not self.schedule.woven:
+            # Two waves share a SIMD: without accumulation registers all 256 of one are ordinary, and none is copied.
+            options["llvm_fn_attrs"] = (("amdgpu-agpr-alloc", "0,0"),)
+        return options
 
     def function(self) -> Any:
         """The kernel itself; imports Triton.
@@ -98,9 +98,10 @@ class GemmPlan:
             raise UnsupportedTritonError(
                 f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
             )
-        from . import inter_wave_gfx950
+        from . import inter_wave_gfx950, intra_wave_gfx950
 
-        return getattr(inter_wave_gfx950, self.kernel)
+        module = intra_wave_gfx950 if self.schedule.woven else inter_wave_gfx950
+        return getattr(module, self.kernel)
 
 
 def plan(
@@ -120,7 +121,7 @@ def plan(
         b: (K, N), in either order.
         c: (M, N), row-major.
         dtype: ``fp16`` or ``bf16``, of all three.
-        schedule: a name in ``configs.SCHEDULES``, a schedule, or None for the default of the shape.
+        schedule: a name in ``configs.SCHEDULES``, a schedule, or None or ``"inter_wave"`` for the default of the shape.
         target: arch name or record.
         compute_units: of the device, for the default schedule.
 
@@ -157,7 +158,7 @@ def plan(
     tiles = -(-m // chosen.tile_m) * -(-n // chosen.tile_n)
     if tiles > EXTENT_LIMIT:
         raise _error(f"{tiles} output tiles are more than a grid holds", "split the product")
-    kernel = "matmul_quarters" if chosen.quarters else "matmul_whole"
+    kernel = "matmul_woven" if chosen.woven else "matmul_quarters" if chosen.quarters else "matmul_whole"
     return GemmPlan(kernel, chosen, access, dtype, arguments, hints, (tiles,))
 
 
@@ -258,16 +259,18 @@ def _schedule(
     target: str | Target,
     compute_units: int,
 ) -> GemmSchedule:
-    if schedule is None:
+    if schedule is None or schedule == "inter_wave":
         schedule = choose(m, n, k, compute_units)
         if schedule.constraints(target, access):
             schedule = SCHEDULES["inter_wave_128"]
     elif isinstance(schedule, str):
         if schedule not in SCHEDULES:
-            raise _error(f"there is no schedule {schedule!r}", f"take one of {', '.join(SCHEDULES)}")
+            raise _error(f"there is no schedule {schedule!r}", f"take inter_wave or one of {', '.join(SCHEDULES)}")
         schedule = SCHEDULES[schedule]
     elif not isinstance(schedule, GemmSchedule):
-        raise _error(f"schedule is {schedule!r}", f"take one of {', '.join(SCHEDULES)}, a GemmSchedule, or None")
+        raise _error(
+            f"schedule is {schedule!r}", f"take inter_wave or one of {', '.join(SCHEDULES)}, a GemmSchedule, or None"
+        )
     schedule.check(target, access)
     return schedule
 

@@ -10,7 +10,7 @@ from amdwarp.kernels.gemm.configs import GemmSchedule
 
 from amdwarp.errors import UsageError
 
-QUARTERS, WHOLE = SCHEDULES["inter_wave_256"], SCHEDULES["inter_wave_128"]
+QUARTERS, WHOLE, WOVEN = (SCHEDULES[name] for name in ("inter_wave_256", "inter_wave_128", "intra_wave"))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -29,7 +29,11 @@ def test_named_schedules_are_legal(name):
         (replace(QUARTERS, quarters=1), "quarters = 1 is no bool"),
         (replace(QUARTERS, mfma=(16, 16, 16)), "none of"),
         (replace(QUARTERS, group_m=0), "group_m = 0"),
-        (replace(QUARTERS, waves_n=2), "need 8 waves, not 4"),
+        (replace(QUARTERS, waves_n=2), "woven = False has 8 waves, not 4"),
+        (replace(WOVEN, waves_n=4), "woven = True has 4 waves, not 8"),
+        (replace(WOVEN, quarters=True), "takes the tile whole"),
+        (replace(WOVEN, ring=3), "must be one of \\(2,\\)"),
+        (replace(WOVEN, woven=1), "woven = 1 is no bool"),
         (replace(QUARTERS, ring=3), "must be one of \\(2,\\)"),
         (replace(WHOLE, ring=2), "must be one of \\(3, 4\\)"),
         (replace(WHOLE, tile_k=16), "less than one MFMA"),

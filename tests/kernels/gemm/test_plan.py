@@ -220,8 +220,16 @@ def test_a_buffer_that_rows_of_another_pitch_cross_is_an_overlap():
 
 @pytest.mark.parametrize("schedule", [3, True, b"inter_wave_128", ("inter_wave_128",), type(SCHEDULES)])
 def test_a_schedule_of_another_type(schedule):
-    with pytest.raises(UsageError, match=r"schedule is .*take one of inter_wave_256, inter_wave_128, a GemmSchedule"):
+    with pytest.raises(
+        UsageError,
+        match=r"schedule is .*take inter_wave or one of inter_wave_256, inter_wave_128, intra_wave, a GemmSchedule",
+    ):
         planned(8, 8, 8, schedule=schedule)
+
+
+def test_the_family_name_is_the_default_choice():
+    for shape in ((8, 8, 8), (8192, 8192, 64)):
+        assert planned(*shape, schedule="inter_wave") == planned(*shape)
 
 
 def test_an_arch_without_this_kernel_is_told_the_one_that_has_it():
