@@ -38,6 +38,4 @@ def encoded_bytes(inst: Instruction) -> int:
         return 8 if literal else 4
     if inst.base.startswith("v_mfma_scale") or inst.base.startswith("v_wmma_scale"):
         return 16
-    if form is Format.SMEM or form is Format.CACHE or form not in _VOP:
-        return 8
     return 8

@@ -61,7 +61,7 @@ def gemm(
     m, n, k = shape
     a = np.zeros((m, k), DTYPES[dtype])
     b = np.zeros((n, k), DTYPES[dtype]).T if b_order == "nk" else np.zeros((k, n), DTYPES[dtype])
-    with emulate(arch, workgroups=[]) as emulation:
+    with emulate(arch, workgroups=[0]) as emulation:
         family.matmul(a, b, schedule=schedule)
     launch, compiled, _ = emulation.records[-1]
     _, values = compile_for(launch, arch)
