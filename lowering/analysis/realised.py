@@ -242,7 +242,9 @@ def recount(window: Asked, stretch: Stretch) -> dict[int, tuple[Price, ...]]:
     if rest := +loose:
         _adopt(window, found, rest)
     return {
-        op.index: tuple(Price(slot, count, bits) for (slot, bits), count in sorted(found[op.index].items(), key=_key))
+        op.index: tuple(
+            Price(slot, count, bits) for (slot, bits), count in sorted((+found[op.index]).items(), key=_key)
+        )
         + tuple(price for price in op.prices if not price.slot.exact)
         for op in window.ops
         if +found[op.index] != counts_of(op.prices)
@@ -319,7 +321,7 @@ def misplaced(wanted: str, got: str) -> int:
 
     Anchors are compared by their class and by how many matrix instructions stand before them.
 
-    >>> misplaced("RMRMGMM", "RMRMGMM"), misplaced("RMRMGMM", "RRMMGMM"), misplaced("RMRM", "MRMR")
+    >>> misplaced("RMRMGMM", "RMRMGMM"), misplaced("RMRMGMM", "RRMMGMM"), misplaced("RRMM", "MMRR")
     (0, 1, 2)
     """
     return sum((_positions(wanted) - _positions(got)).values())

@@ -6,7 +6,7 @@ import re
 
 from amdwarp.lowering.ir import Module
 from amdwarp.lowering.spelling import mask_attribute
-from snippets import RING3, SLOT, TILE, module
+from snippets import SLOT, TILE, module
 
 MMA = "#ttg.amd_mfma<{version = 4, warpsPerCTA = [2, 4], instrShape = [16, 16, 32], isTransposed = true}>"
 LEFT_LAYOUT = f"#ttg.dot_op<{{opIdx = 0, parent = {MMA}, kWidth = 8}}>"
@@ -64,4 +64,4 @@ def _anchor(kind: str, label: str, pair: list[str]) -> str:
     return f'"rocdl.sched.barrier"() <{{mask = {mask_attribute(0)}}}> {{{", ".join(parts)}}} : () -> ()'
 
 
-__all__ = ["ACC", "LEFT", "LEFT_LAYOUT", "RIGHT", "RING3", "SLOT", "TILE", "buffer_load", "windowed"]
+__all__ = ["ACC", "LEFT", "LEFT_LAYOUT", "RIGHT", "SLOT", "TILE", "buffer_load", "windowed"]
