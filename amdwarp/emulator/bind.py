@@ -17,7 +17,7 @@ from amdwarp.asm import Immediate, Instruction, Operand, Program, Register, Symb
 from amdwarp.asm.program import EXEC, ModifierValue
 from amdwarp.asm.table_gfx1250 import ONLY
 from amdwarp.emulator.memory import Array
-from amdwarp.emulator.names import NAMES
+from amdwarp.emulator.names import NAMES, gone
 from amdwarp.emulator.state import Batch, Closure, Scalar, expand
 from amdwarp.errors import EmulatorError
 
@@ -358,6 +358,8 @@ def bind(program: Program, inst: Instruction, agpr_base: int) -> Closure:
     for name in FAMILIES:
         import_module(f"amdwarp.emulator.{name}")
     if program.target == "gfx1250":
+        if gone(inst.base):
+            raise Binder(program, inst, agpr_base).fail("gfx1250 does not have this instruction")
         inst = replace(inst, base=NAMES.get(inst.base, inst.base))
     binder = Binder(program, inst, agpr_base)
     handler = HANDLERS.get("dual issue" if inst.second is not None else inst.base)

@@ -167,3 +167,16 @@ def _build() -> dict[str, str]:
 
 #: gfx1250 mnemonic to the name its handler knows.
 NAMES: dict[str, str] = _build()
+
+#: Beginnings of gfx9 mnemonics that gfx1250 has under no name.
+_GONE = ("v_mfma_", "v_smfmac_", "v_accvgpr_", "s_waitcnt", "s_cmpk_", "ds_read", "ds_write", "s_dcache_", "buffer_wb")
+_GONE_WHOLE = frozenset(
+    ("s_barrier", "buffer_inv", "s_memtime", "s_memrealtime", "v_permlane32_swap_b32", "v_mac_f32")
+)
+_RENAMED = frozenset(NAMES.values()) - frozenset(NAMES)
+
+
+def gone(base: str) -> bool:
+    """True if gfx1250 does not know the gfx9 mnemonic `base`."""
+    is_whole = base in _GONE_WHOLE or base in _RENAMED
+    return is_whole or base.startswith(_GONE) or ("_saveexec_" in base and base.endswith("_b64"))

@@ -119,7 +119,7 @@ amdhsa.kernels:
     .symbol:         kernel.kd
     .vgpr_count:     256
     .vgpr_spill_count: 0
-    .wavefront_size: 64
+    .wavefront_size: {lanes}
 amdhsa.target:   amdgcn-amd-amdhsa-unknown-{arch}
 amdhsa.version:
   - 1
@@ -132,7 +132,11 @@ amdhsa.version:
 def program_text(
     body: list[str], *, waves: int = 1, lds: int = 0, scratch: int = 0, arch: str = "gfx950", pointers: int = 2
 ) -> str:
-    """Text of a kernel with `pointers` pointer arguments (at s[0:1]); work-group ids stand in s2, s3 and s4."""
+    """Text of a kernel with `pointers` pointer arguments (at s[0:1]); work-group ids stand in s2, s3 and s4.
+
+    On gfx1250 the ids stand in ttmp9 and ttmp7.
+    """
+    lanes = lanes_of(arch)
     arguments = "\n".join(
         f"      - .address_space:  global\n        .offset:         {8 * at}\n        .size:           8\n"
         "        .value_kind:     global_buffer"
@@ -140,8 +144,41 @@ def program_text(
     )
     lines = "\n".join(line if line.endswith(":") else "\t" + line for line in body)
     return _TEXT.format(
-        body=lines, lds=lds, scratch=scratch, arch=arch, arguments=arguments, kernarg=8 * pointers, threads=64 * waves
+        body=lines,
+        lds=lds,
+        scratch=scratch,
+        arch=arch,
+        arguments=arguments,
+        kernarg=8 * pointers,
+        threads=lanes * waves,
+        lanes=lanes,
     )
+
+
+def lanes_of(arch: str) -> int:
+    """Lanes of a wave."""
+    return 32 if arch.startswith("gfx12") else 64
+
+
+#: What the harness spells differently on gfx1250.
+_GFX9 = {
+    "load4": "s_load_dwordx4",
+    "wait scalar": "s_waitcnt lgkmcnt(0)",
+    "wait": "s_waitcnt vmcnt(0)",
+    "load": "global_load_dword",
+    "store": "global_store_dword",
+    "add": "v_add_u32_e32",
+    "all": "s_mov_b64 s[0:1], exec;s_mov_b64 exec, -1",
+}
+_GFX1250 = {
+    "load4": "s_load_b128",
+    "wait scalar": "s_wait_kmcnt 0x0",
+    "wait": "s_wait_loadcnt 0x0",
+    "load": "global_load_b32",
+    "store": "global_store_b32",
+    "add": "v_add_nc_u32_e32",
+    "all": "s_mov_b32 s0, exec_lo;s_mov_b32 exec_lo, -1",
+}
 
 
 def execute(
@@ -159,32 +196,34 @@ def execute(
 
     Args:
         body: instructions; v249 to v251 and s[90:95] belong to the harness.
-        inputs: vector or accumulation register to its 64 * waves values (any 32-bit type), scalar register to an int.
-        outputs: registers wanted: uint32 [64 * waves] for each (a scalar register's value in every lane).
+        inputs: vector or accumulation register to its value in every lane of every wave (any 32-bit type), scalar
+            register to an int.
+        outputs: registers wanted: uint32 [lanes * waves] for each (a scalar register's value in every lane).
     """
     from amdwarp.emulator import launch
 
     inputs, outputs = inputs or {}, outputs or []
-    threads = 64 * waves
+    threads = lanes_of(arch) * waves
+    spell = _GFX1250 if arch == "gfx1250" else _GFX9
     vectors = {name: np.asarray(value) for name, value in inputs.items() if name[0] in "va"}
     data = np.zeros((max(len(vectors), 1), threads), np.uint32)
-    head = ["s_load_dwordx4 s[92:95], s[0:1], 0x0", "v_lshlrev_b32_e32 v249, 2, v0", "v_mov_b32_e32 v250, v249"]
-    head += ["s_waitcnt lgkmcnt(0)"]
+    head = [f"{spell['load4']} s[92:95], s[0:1], 0x0", "v_lshlrev_b32_e32 v249, 2, v0", "v_mov_b32_e32 v250, v249"]
+    head += [spell["wait scalar"]]
     for at, (name, value) in enumerate(vectors.items()):
         data[at] = np.broadcast_to(value.astype(np.uint32) if value.ndim == 0 else value.view(np.uint32), (threads,))
         target = "v251" if name[0] == "a" else name
-        head += [f"global_load_dword {target}, v250, s[92:93]", f"v_add_u32_e32 v250, {4 * threads}, v250"]
+        head += [f"{spell['load']} {target}, v250, s[92:93]", f"{spell['add']} v250, {4 * threads}, v250"]
         if name[0] == "a":
             head += ["s_waitcnt vmcnt(0)", f"v_accvgpr_write_b32 {name}, v251"]
-    head += ["s_waitcnt vmcnt(0)"]
+    head += [spell["wait"]]
     head += [f"s_mov_b32 {name}, {value:#x}" for name, value in inputs.items() if name[0] not in "va"]
     tail = ["s_cselect_b32 s90, 1, 0"] if "scc" in outputs else []
-    tail += ["s_mov_b64 s[0:1], exec", "s_mov_b64 exec, -1", "v_mov_b32_e32 v250, v249"]
+    tail += [*spell["all"].split(";"), "v_mov_b32_e32 v250, v249"]
     for name in outputs:
         source = {"scc": "s90", "exec_lo": "s0", "exec_hi": "s1"}.get(name, name)
         move = "v_accvgpr_read_b32" if name[0] == "a" else "v_mov_b32_e32"
-        tail += [f"{move} v251, {source}", "global_store_dword v250, v251, s[94:95]"]
-        tail += [f"v_add_u32_e32 v250, {4 * threads}, v250"]
+        tail += [f"{move} v251, {source}", f"{spell['store']} v250, v251, s[94:95]"]
+        tail += [f"{spell['add']} v250, {4 * threads}, v250"]
     out = np.zeros((max(len(outputs), 1), threads), np.uint32)
     text = program_text([*head, *body, *tail], waves=waves, lds=lds, scratch=scratch, arch=arch)
     launch(text, [data, out], (1,), **options)
