@@ -65,7 +65,7 @@ def check_function(function: Op, version: tuple[int, int] | None = None) -> set[
         ) from None
     except TooManyPathsError:
         raise _refusal(
-            f"the kernel has more than {MAX_PATHS} distinct paths through its shared-memory use",
+            f"the kernel has more distinct paths through its shared-memory use than can be followed ({MAX_PATHS})",
             "use fewer conditions and unknown ring positions around the staged loop",
             function.where,
         ) from None

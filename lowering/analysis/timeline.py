@@ -40,13 +40,15 @@ from .lds import (
     view,
 )
 from .pipelines import HIGH_WAVES, LOW_WAVES, PHASE, anchor_of
-from .scalars import Lin, Scalar, Scalars, add, difference
+from .scalars import Lin, Scalar, Scalars, TooManyPathsError, add, difference
 from .stock import Stock
 
 Epochs = tuple[int, int]
 NEVER: Epochs = (1 << 60, 1 << 60)
 LOW, HIGH = 0, 1
-MAX_STEPS = 200_000
+MAX_STEPS = 200_000  # of one path; about a second
+MAX_WALKED = 1_500_000  # of all paths of a kernel
+MAX_BARRIERS = 256  # remembered after one access; of more, those in the middle are left out
 
 
 @dataclass(eq=False)
@@ -184,6 +186,9 @@ class Walk:
             self._steps += 1
             if self._steps > MAX_STEPS:
                 raise NotFollowedError(op, f"it has more than {MAX_STEPS} operations on one path")
+            self.program.walked += 1
+            if self.program.walked > MAX_WALKED:
+                raise TooManyPathsError
             step(self, op)
 
     def _anchor(self, op: Op) -> None:
@@ -240,8 +245,11 @@ class Walk:
             self._groups[-1] += 1
         self.listener(self, event)
         event.start = self.epochs  # the listener may have put a barrier first
-        self.live = [e for e in self.live if not max(e.finish) < min(self.epochs)]
+        # of two alike that are both under way, the later one has the stricter demands
+        now = min(self.epochs)
+        self.live = [e for e in self.live if max(e.finish) >= now and not (e.finish == NEVER and _alike(e, event))]
         self.live.append(event)
+        self.unfenced = [e for e in self.unfenced if not _alike(e, event)]
         self.unfenced.append(event)
         if access.writes:
             self.seen_slots.add((region.alloc, region.slot))
@@ -279,6 +287,8 @@ class Walk:
             raise NotFollowedError(op, f"{op.name} is not followed")
         for event in {*self.live, *self.unfenced}:
             event.barriers.append((op, self.epochs))
+            if len(event.barriers) > MAX_BARRIERS:
+                del event.barriers[MAX_BARRIERS // 4 : -MAX_BARRIERS // 4]
         if is_fence(op):
             self.fence()
         else:
@@ -358,10 +368,15 @@ _STEPS: dict[str, Step] = {
 
 
 class Program:
-    """A function and what each of its ops means to a walk, looked up once for all paths."""
+    """A function and what each of its ops means to a walk, looked up once for all paths.
+
+    Attributes:
+        walked: ops that the walks so far looked at.
+    """
 
     def __init__(self, function: Op) -> None:
         self.function = function
+        self.walked = 0
         self._blocks: dict[Block, list[tuple[Step, Op]]] = {}
         self._arithmetic: dict[Op, tuple[str, str]] = {}
         self._matters: dict[Op, bool] = {}
@@ -410,6 +425,10 @@ class Program:
             return Walk._arithmetic
         known = any(_is_integer(r.type) or is_memdesc(r.type) or r.type.startswith("!ttg.async") for r in op.results)
         return Walk._unknown if known else None
+
+
+def _alike(a: Event, b: Event) -> bool:
+    return a.op is b.op and a.region == b.region
 
 
 def is_fence(barrier: Op) -> bool:
