@@ -56,7 +56,8 @@ def model(compiled: Any, args: Sequence[Any], grid: tuple[int, ...], work: TileW
     figures = {
         "clk_per_iteration": loop.clk_per_iteration,
         "mfma_busy": 100 * loop.mfma_busy,
-        "flop_per_clk": flops / loop.clk_per_iteration,
+        # not from the clk of an iteration, during which workgroups that drift apart do not do one each
+        "flop_per_clk": loop.mfma_busy * flops / loop.limits["MFMA"],
         "kernel_clk": float(one.kernel_clk),
         "flop_per_byte": flops / loaded,
         "mfma_limit": loop.limits["MFMA"],

@@ -133,7 +133,8 @@ def _pytest(case: Case) -> tuple[list[dict[str, Any]], str]:
         words = [sys.executable, "-m", "pytest", str(Path(__file__).with_name("host_benchmarks.py"))]
         words += ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--import-mode=importlib"]
         words += ["-c", os.devnull, "--rootdir", folder, f"--benchmark-json={out}"]
-        environment = os.environ | {"AMDWARP_BENCH_CASES": case.name, "TRITON_DEFAULT_FP_FUSION": "1"}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environment |= {"AMDWARP_BENCH_CASES": case.name, "TRITON_DEFAULT_FP_FUSION": "1"}
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
         if done.returncode == 0 and out.exists():
             return list(json.loads(out.read_text())["benchmarks"]), ""

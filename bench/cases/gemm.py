@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ..model import TileWork, model
@@ -28,13 +29,41 @@ def shape_text(shape: Shape) -> str:
     return "x".join(map(str, shape))
 
 
+@dataclass(frozen=True)
+class OwnLaunch:
+    """A launch of a kernel of this package: what it was compiled to, and its arguments, on zeros."""
+
+    compiled: Any
+    args: list[Any]
+    grid: tuple[int, ...]
+
+
+def own_plan(schedule: str, shape: Shape, dtype: str, target: str) -> Any:
+    """Launch plan of a product whose B is a linear layer's weight."""
+    from amdwarp.kernels.gemm import Matrix, plan
+
+    m, n, k = shape
+    return plan(Matrix(m, k, k, 1), Matrix(k, n, 1, k), Matrix(m, n, n, 1), dtype, schedule, target=target)
+
+
+def own_launch(schedule: str, shape: Shape, dtype: str, target: str) -> OwnLaunch:
+    """Compile a schedule of ``amdwarp.kernels.gemm`` for a product, whose timing does not depend on the numbers."""
+    import amdwarp
+
+    from ..peers.tune import arguments
+
+    chosen = own_plan(schedule, shape, dtype, target)
+    function, hints = chosen.function(), chosen.hints
+    compiled = amdwarp.compile(function, chosen.signature, chosen.constexprs, target, attrs=hints, **chosen.options)
+    matrices = arguments(*shape, dtype)[:3]
+    return OwnLaunch(compiled, [*matrices, *chosen.arguments.values()], chosen.grid)
+
+
 def model_own(schedule: str, shape: Shape, dtype: str, target: str) -> Modelled:
     """A schedule of ``amdwarp.kernels.gemm`` in the cycle model."""
     from amdwarp.kernels.gemm import SCHEDULES as KNOWN
 
-    from amdwarp.cycles.zoo import gemm
-
-    launch = gemm(shape, dtype=dtype, schedule=schedule, arch=target)
+    launch = own_launch(schedule, shape, dtype, target)
     chosen = KNOWN[schedule]
     work = TileWork((chosen.tile_m, chosen.tile_n, chosen.tile_k), shape[2], 2)
     config = f"{chosen.tile_m}x{chosen.tile_n}x{chosen.tile_k} warps {chosen.num_warps} ring {chosen.ring}"
@@ -49,7 +78,7 @@ def model_stock(variant: str, shape: Shape, dtype: str, target: str) -> Modelled
     setting = STOCK[variant]
     m, n, k = shape
     config = tune(shape, dtype, target, setting)
-    compiled = compile_stock(config, dtype, target, setting)
+    compiled = compile_stock(config, dtype, target, setting, k % config.bk == 0)
     work = TileWork((config.bm, config.bn, config.bk), k, 2)
     text = str(config) + (", ping-pong at work" if has_pingpong(compiled) else "")
     return model(compiled, arguments(m, n, k, dtype), config.grid(m, n), work, text)
@@ -99,19 +128,19 @@ def run_torch(a: Any, b: Any, c: Any) -> None:
     torch.matmul(a, b, out=c)
 
 
-def run_stock(variant: str, a: Any, b: Any, c: Any) -> None:  # untested on hardware
+def run_stock(variant: str, target: str, a: Any, b: Any, c: Any) -> None:  # untested on hardware
     """C = A @ B with the stock kernel, which Triton tunes on the first call."""
     from ..peers.kernel import pingpong
 
     (m, k), n = a.shape, b.shape[1]
     with pingpong(STOCK[variant]):
-        tuned = _autotuned(variant)
+        tuned = _autotuned(variant, target)
         grid = lambda meta: (-(-m // meta["BM"]) * -(-n // meta["BN"]),)  # noqa: E731 - what Triton calls it with
         tuned[grid](a, b, c, m, n, k, a.stride(0), b.stride(1), c.stride(0))
 
 
 @functools.cache
-def _autotuned(variant: str) -> Any:  # untested on hardware
+def _autotuned(variant: str, target: str) -> Any:  # untested on hardware
     """A kernel of its own for each setting: Triton's cache in memory does not know of the setting."""
     import triton
 
@@ -119,10 +148,11 @@ def _autotuned(variant: str) -> Any:  # untested on hardware
     from ..peers.tune import space
 
     configs = [
-        triton.Config(one.constexprs | {"matrix_instr_nonkdim": one.mfma}, num_warps=one.warps, num_stages=one.stages)
-        for one in space()
+        triton.Config(one.constexprs | {"matrix_instr_nonkdim": one.mfma, "kpack": one.kpack}, one.warps, one.stages)
+        for one in space(target)
     ]
-    return triton.autotune(configs=configs, key=["m", "n", "k"])(triton.jit(matmul))
+    even = triton.heuristics({"EVEN_K": lambda args: args["k"] % args["BK"] == 0})
+    return triton.autotune(configs=configs, key=["m", "n", "k"])(even(triton.jit(matmul)))
 
 
 def _own_case(schedule: str, shape: Shape, dtype: str) -> Case:
@@ -133,7 +163,7 @@ def _own_case(schedule: str, shape: Shape, dtype: str) -> Case:
 
 def _stock_case(variant: str, shape: Shape, dtype: str, target: str) -> Case:
     modelled = functools.partial(model_stock, variant, shape, dtype, target) if shape in TUNED_SHAPES else None
-    hardware = functools.partial(gpu_work, functools.partial(run_stock, variant), shape, dtype)
+    hardware = functools.partial(gpu_work, functools.partial(run_stock, variant, target), shape, dtype)
     return Case("gemm", variant, shape_text(shape), dtype, target, modelled, hardware, baseline=True)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..registry import Case, HostWork
-from .gemm import SCHEDULES, shape_text
+from .gemm import SCHEDULES, own_launch, own_plan, shape_text
 
 TARGET = "gfx950"
 DTYPE = "fp16"
@@ -34,14 +34,6 @@ class Seconds:
         return self.lists
 
 
-def gemm_plan(schedule: str, shape: tuple[int, int, int] = LAUNCH_SHAPE) -> Any:
-    """Launch plan of a product whose B is a linear layer's weight."""
-    from amdwarp.kernels.gemm import Matrix, plan
-
-    m, n, k = shape
-    return plan(Matrix(m, k, k, 1), Matrix(k, n, 1, k), Matrix(m, n, n, 1), DTYPE, schedule, target=TARGET)
-
-
 def compile_anew(chosen: Any) -> None:
     """Compile a plan's kernel with an empty cache."""
     from triton import knobs
@@ -58,7 +50,7 @@ def compile_work(schedule: str) -> HostWork:
     """Compilation with nothing cached; its phases as Triton's compiler times them."""
     from triton import knobs
 
-    chosen = gemm_plan(schedule)
+    chosen = own_plan(schedule, LAUNCH_SHAPE, DTYPE, TARGET)
     parts = Seconds()
 
     def listen(*, times: Any, **others: Any) -> None:
@@ -110,7 +102,7 @@ def stock_ttgir(schedule: str) -> str:
 
     pipeline.run_passes = watch
     try:
-        compile_anew(gemm_plan(schedule))
+        compile_anew(own_plan(schedule, LAUNCH_SHAPE, DTYPE, TARGET))
     finally:
         pipeline.run_passes = run
     return seen[-1]  # the run before it marks the stages
@@ -151,10 +143,9 @@ def launch_work(schedule: str) -> HostWork:
 
 def emulator_work(schedule: str) -> HostWork:
     """One workgroup in the emulator."""
-    from amdwarp.cycles.zoo import gemm
     from amdwarp.emulator import launch
 
-    one = gemm(RUN_SHAPE, dtype=DTYPE, schedule=schedule, arch=TARGET)
+    one = own_launch(schedule, RUN_SHAPE, DTYPE, TARGET)
     text, lds = one.compiled.asm["amdgcn"], int(one.compiled.metadata.shared)
 
     def call() -> Any:
@@ -167,9 +158,8 @@ def model_work(schedule: str) -> HostWork:
     """The cycle model on the record of one workgroup; recording is not in it."""
     from amdwarp.asm import parse
     from amdwarp.cycles import load, record, simulate
-    from amdwarp.cycles.zoo import gemm
 
-    one = gemm(RUN_SHAPE, dtype=DTYPE, schedule=schedule, arch=TARGET)
+    one = own_launch(schedule, RUN_SHAPE, DTYPE, TARGET)
     parameters = load(TARGET)
     lds = int(one.compiled.metadata.shared)
     trace = record(parse(one.compiled.asm["amdgcn"]), one.args, one.grid, lds_bytes=lds, parameters=parameters)

@@ -35,8 +35,12 @@ def matmul(
     BN: tl.constexpr,
     BK: tl.constexpr,
     GROUP: tl.constexpr,
+    EVEN_K: tl.constexpr,
 ):
-    """C = A @ B; A and C row-major, K contiguous in B, as a linear layer's weight stores it."""
+    """C = A @ B; A and C row-major, K contiguous in B, as a linear layer's weight stores it.
+
+    EVEN_K says that BK divides K, so that no load needs a mask.
+    """
     program = tl.program_id(0)
     tiles_m, tiles_n = tl.cdiv(m, BM), tl.cdiv(n, BN)
     in_group = GROUP * tiles_n
@@ -50,8 +54,11 @@ def matmul(
     b = b_ptr + step[:, None] + column[None, :] * stride_bn
     acc = tl.zeros((BM, BN), tl.float32)
     for at in range(tl.cdiv(k, BK)):
-        left = tl.load(a, mask=step[None, :] < k - at * BK, other=0.0)
-        right = tl.load(b, mask=step[:, None] < k - at * BK, other=0.0)
+        if EVEN_K:
+            left, right = tl.load(a), tl.load(b)
+        else:
+            left = tl.load(a, mask=step[None, :] < k - at * BK, other=0.0)
+            right = tl.load(b, mask=step[:, None] < k - at * BK, other=0.0)
         acc = tl.dot(left, right, acc)
         a += BK
         b += BK
@@ -74,10 +81,12 @@ class Config:
     warps: int
     stages: int
     mfma: int
+    kpack: int = 1
     group: int = 4
 
     def __str__(self) -> str:
-        return f"{self.bm}x{self.bn}x{self.bk} warps {self.warps} stages {self.stages} mfma {self.mfma}"
+        text = f"{self.bm}x{self.bn}x{self.bk} warps {self.warps} stages {self.stages} mfma {self.mfma}"
+        return text + (f" kpack {self.kpack}" if self.kpack > 1 else "")
 
     @property
     def constexprs(self) -> dict[str, int]:
@@ -87,7 +96,8 @@ class Config:
     @property
     def options(self) -> dict[str, Any]:
         """Backend options."""
-        return {"num_warps": self.warps, "num_stages": self.stages, "matrix_instr_nonkdim": self.mfma}
+        options = {"num_warps": self.warps, "num_stages": self.stages, "matrix_instr_nonkdim": self.mfma}
+        return options | ({"kpack": self.kpack} if self.kpack > 1 else {})
 
     def grid(self, m: int, n: int) -> tuple[int]:
         """Workgroups of a product."""
@@ -111,20 +121,29 @@ def pingpong(setting: bool | None) -> Iterator[None]:
             os.environ[PINGPONG] = before
 
 
-def compile_stock(config: Config, dtype: str, target: str, setting: bool | None) -> Any:
-    """Compile the peer with stock Triton, for arguments that are all divisible by 16, as a launch would see them."""
+def compile_stock(config: Config, dtype: str, target: str, setting: bool | None, even_k: bool = True) -> Any:
+    """Compile the peer with stock Triton, for arguments that are all divisible by 16, as a launch would see them.
+
+    Args:
+        config: tile and backend options.
+        dtype: ``fp16`` or ``bf16``.
+        target: arch.
+        setting: of stock ping-pong.
+        even_k: the step along K divides K.
+    """
     pointers = {"a_ptr": f"*{dtype}", "b_ptr": f"*{dtype}", "c_ptr": f"*{dtype}"}
-    types = pointers | dict.fromkeys(SCALARS, "i32") | dict.fromkeys(config.constexprs, "constexpr")
+    constants = config.constexprs | {"EVEN_K": even_k}
+    types = pointers | dict.fromkeys(SCALARS, "i32") | dict.fromkeys(constants, "constexpr")
     whole = ["tt.divisibility", 16]
     hints: dict[Any, Any] = {(at,): [list(whole)] for at in range(len(pointers) + len(SCALARS))}
     for at in range(len(pointers)):
         hints[(at,)].append(["tt.pointer_range", 32])
-    source = ASTSource(matmul_kernel, types, config.constexprs, hints)
+    source = ASTSource(matmul_kernel, types, constants, hints)
     record = get_target(target)
     with pingpong(setting):
         return triton.compile(source, target=record.gpu_target, options=config.options | {"enable_fp_fusion": True})
 
 
 def has_pingpong(compiled: Any) -> bool:
-    """Whether stock Triton's ping-pong pass did anything: it lets half of the waves wait."""
-    return "cond_barrier" in compiled.asm["ttgir"]
+    """Whether stock Triton's ping-pong pass did anything: it gives priorities, or lets half of the waves wait."""
+    return any(word in compiled.asm["ttgir"] for word in ("cond_barrier", "setprio"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +21,11 @@ RANKING_K = 1024
 FINALISTS = 6
 
 
-def space() -> tuple[Config, ...]:
-    """The candidates, best guesses first.
+def space(target: str = "gfx950") -> tuple[Config, ...]:
+    """The candidates for a target.
 
     Tiles of Triton's AMD matmul tutorial and of ROCm's GEMM tuning scripts, with both MFMA shapes, and the depths of
-    pipelining at which stock Triton's ping-pong knows a schedule.
+    pipelining at which stock Triton's ping-pong knows a schedule. ``kpack`` is for gfx942 only.
     """
     found = [
         Config(bm, bn, bk, warps, stages, mfma)
@@ -34,6 +35,9 @@ def space() -> tuple[Config, ...]:
     ]
     # Deeper pipelines of the smaller tiles; those of the larger ones do not fit into LDS.
     found += [Config(bm, bn, 64, warps, 3, 16) for bm, bn, warps in ((256, 128, 8), (128, 128, 4), (128, 64, 4))]
+    if target == "gfx942":
+        found = [one for one in found if one.stages == 2]
+        found += [dataclasses.replace(one, kpack=2) for one in found if one.bk == 64]
     return tuple(found)
 
 
@@ -95,10 +99,12 @@ def tune(
         UsageError: none could be modelled; says why the first could not.
     """
     m, n, k = shape
-    found = rank((m, n, min(k, RANKING_K)), dtype, target, setting, configs or space())
+    found = rank((m, n, min(k, RANKING_K)), dtype, target, setting, configs or space(target))
     usable = [row for row in found if row.clk is not None and (row.pingpong or not setting)]
     if not usable:
-        why = next((row.problem for row in found if row.problem), "ping-pong rewrites none of them")
+        why = next((row.problem for row in found if row.clk is None), "")
+        if any(row.clk is not None for row in found):
+            why = "ping-pong rewrites none of those that fit"
         raise UsageError(f"no configuration of the stock kernel can be modelled for {target}: {why}")
     finalists = tuple(row.config for row in usable[:FINALISTS])
     return rank(shape, dtype, target, setting, finalists)[0].config
@@ -106,7 +112,7 @@ def tune(
 
 def _candidate(config: Config, shape: tuple[int, int, int], dtype: str, target: str, setting: bool | None) -> Candidate:
     try:
-        compiled = compile_stock(config, dtype, target, setting)
+        compiled = compile_stock(config, dtype, target, setting, shape[2] % config.bk == 0)
         clk = _clk(compiled.asm["amdgcn"], int(compiled.metadata.shared), config.grid(*shape[:2]), shape, dtype)
     except AmdwarpError as error:
         return Candidate(config, None, problem=str(error))

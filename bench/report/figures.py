@@ -286,11 +286,13 @@ def modelled_roofline(rows: Sequence[Row], colours: dict[str, str]) -> Card | No
     shown = None
     for part in cases.values():
         values = {row.metric: row.p50 for row in part}
-        if not values.keys() >= {"flop_per_clk", "flop_per_byte", "clk_per_iteration", "mfma_limit", "load_limit"}:
+        if not values.keys() >= {"flop_per_clk", "flop_per_byte", "mfma_busy", "mfma_limit", "load_limit"}:
             continue
+        if not values["mfma_busy"] or not values["load_limit"]:
+            continue
+        peak = 100 * values["flop_per_clk"] / values["mfma_busy"]
+        slope = peak * values["mfma_limit"] / values["flop_per_byte"] / values["load_limit"]
         shown = next(row for row in part if row.metric == "flop_per_clk")
-        flops = values["flop_per_clk"] * values["clk_per_iteration"]
-        peak, slope = flops / values["mfma_limit"], flops / values["flop_per_byte"] / values["load_limit"]
         text = f"{values['flop_per_byte']:.4g} FLOP/byte; its loads alone: {slope:.3g} byte/clk"
         _point(figure, shown, values["flop_per_byte"], values["flop_per_clk"], text, colours)
         roofs.setdefault(shown.target, []).append((peak, slope, values["flop_per_byte"]))
