@@ -31,6 +31,7 @@ class Metric:
         higher: more of it is better.
         title: for people.
         shown: stands in the charts; the others are inputs of the roofline.
+        note: what to know before comparing two of them.
     """
 
     name: str
@@ -39,14 +40,17 @@ class Metric:
     higher: bool
     title: str
     shown: bool = True
+    note: str = ""
 
+
+_TILES = "An iteration of a larger tile does more work: across tiles compare the loop throughput."
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("tflops", "TFLOP/s", HARDWARE, True, "Throughput"),
         Metric("time", "ms", HARDWARE, False, "Kernel time"),
-        Metric("clk_per_iteration", "clk", MODELLED, False, "Loop iteration"),
+        Metric("clk_per_iteration", "clk", MODELLED, False, "Loop iteration", note=_TILES),
         Metric("mfma_busy", "%", MODELLED, True, "MFMA busy in the loop"),
         Metric("flop_per_clk", "FLOP/clk/CU", MODELLED, True, "Loop throughput of a compute unit"),
         Metric("kernel_clk", "clk", MODELLED, False, "Whole launch"),

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
@@ -22,6 +23,8 @@ _DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
 _CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 #: Short words in axis titles, so that a chart that was cut out of the page still says what it is.
 _AXIS = {"hardware": "measured", "modelled": "MODELLED", "cpu": "measured on the CPU"}
+#: Categories that a chart of half the page's width has room for.
+_NARROW = 5
 ELEMENT_BYTES = {"fp16": 2, "bf16": 2}
 
 
@@ -36,6 +39,7 @@ class Card:
         row: one of its rows, for the badge.
         note: a sentence under the heading.
         figure: Plotly's.
+        wide: takes a whole row of the page.
     """
 
     section: str
@@ -44,13 +48,15 @@ class Card:
     row: Row
     note: str
     figure: go.Figure
+    wide: bool = False
 
     def html(self) -> str:
         """The card's part of the page."""
         chart = self.figure.to_html(full_html=False, include_plotlyjs=False, div_id=self.name, config=_CONFIG)
         note = f'<p class="note">{html.escape(self.note)}</p>' if self.note else ""
         head = f"<h3>{html.escape(self.heading)} {badge(self.row)}</h3>"
-        return f'<article class="card" data-section="{self.section}">{head}{note}{chart}</article>'
+        kind = "card wide" if self.wide else "card"
+        return f'<article class="{kind}" data-section="{self.section}">{head}{note}{chart}</article>'
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
@@ -105,11 +111,14 @@ def _name(section: str, row: Row) -> str:
 
 def _heading(row: Row) -> str:
     words = get_metric(row.metric).title
+    if words.lower().startswith(row.kernel):
+        return words
     return f"{row.kernel}: " + (words if words[1].isupper() else words[0].lower() + words[1:])
 
 
 def _better(row: Row) -> str:
-    return "More is better." if get_metric(row.metric).higher else "Less is better."
+    metric = get_metric(row.metric)
+    return " ".join(text for text in ("More is better." if metric.higher else "Less is better.", metric.note) if text)
 
 
 def _axis(row: Row) -> str:
@@ -140,7 +149,8 @@ def _layout(figure: go.Figure, x_title: str, y_title: str, height: int = 380) ->
     figure.update_layout(
         template="plotly_white",
         height=height,
-        margin={"l": 70, "r": 20, "t": 56, "b": 60},
+        margin={"l": 70, "r": 40, "t": 40, "b": 60},
+        modebar={"orientation": "v"},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
         hoverlabel={"align": "left"},
         bargap=0.25,
@@ -169,8 +179,10 @@ def side_by_side(rows: Sequence[Row], colours: dict[str, str]) -> Card:
         )
     _layout(figure, "", html.escape(_axis(first)))
     figure.update_layout(barmode="group")
+    figure.update_xaxes(tickangle=0, tickfont={"size": 11})
     figure.update_yaxes(rangemode="tozero")
-    return Card("side", _name("side", first), _heading(first), first, _better(first), figure)
+    wide = len({_category(row) for row in rows}) > _NARROW
+    return Card("side", _name("side", first), _heading(first), first, _better(first), figure, wide)
 
 
 def _category(row: Row) -> str:
@@ -205,6 +217,10 @@ def history(rows: Sequence[Row], colours: dict[str, str]) -> Card:
     _layout(figure, "time of the run (UTC)", _axis(first), 420)
     figure.update_layout(legend={"orientation": "v", "y": 1, "x": 1.02, "yanchor": "top", "font": {"size": 10}})
     figure.update_xaxes(type="date")
+    times = sorted(datetime.fromisoformat(row.time.replace("Z", "+00:00")) for row in rows)
+    if times[0] == times[-1]:
+        day = timedelta(hours=12)
+        figure.update_xaxes(range=[(times[0] - day).isoformat(), (times[0] + day).isoformat()])
     figure.update_yaxes(rangemode="tozero")
     return Card("history", _name("history", first), _heading(first), first, _better(first), figure)
 
@@ -229,6 +245,7 @@ def _point(figure: go.Figure, row: Row, x: float, y: float, text: str, colours: 
 def _roof(
     figure: go.Figure, name: str, peak: float, slope: float, reach: Sequence[float], meta: dict[str, str]
 ) -> None:
+    dash = _DASHES[sum("roof" in trace.meta for trace in figure.data) % len(_DASHES)]
     ridge = peak / slope
     low, high = min(*reach, ridge) / 2, max(*reach, ridge) * 2
     figure.add_scatter(
@@ -236,7 +253,7 @@ def _roof(
         x=[low, ridge, high],
         y=[low * slope, peak, peak],
         mode="lines",
-        line={"color": "#555", "width": 2},
+        line={"color": "#555", "width": 2, "dash": dash},
         hoverinfo="name",
         meta=meta | {"roof": "yes"},
     )
@@ -244,7 +261,7 @@ def _roof(
 
 def _log(figure: go.Figure, x_title: str, y_title: str) -> None:
     _layout(figure, x_title, y_title, 440)
-    ticks = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
+    ticks = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 1.5, 2, 3, 5, 7)]
     axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}
     figure.update_xaxes(axis)
     figure.update_yaxes(axis)

@@ -140,7 +140,7 @@ def test_texts_from_files_are_not_run_as_html(tmp_path: Path) -> None:
 
 def test_every_figure_is_labelled(site: Path) -> None:
     text = site.read_text()
-    cards = re.findall(r'<article class="card".*?</article>', text, re.DOTALL)
+    cards = re.findall(r'<article class="card.*?</article>', text, re.DOTALL)
     assert len(cards) == 20
     for card in cards:
         assert card.count('<span class="badge ') == 1
