@@ -1,0 +1,49 @@
+"""Print the table of docs/intra-wave.md: ``python tests/lowering/window_table.py``.
+
+*Before* is the same kernel with its windows dropped: the longest run of matrix instructions, at the source lines of
+the window, with none of its memory or transcendental instructions in between.
+"""
+
+from __future__ import annotations
+
+from amdwarp.lowering import bridge
+from amdwarp.lowering.analysis.realised import asked, longest_run, realised, stretches
+from window_kernels import CASES
+
+from amdwarp.resources import resources
+from amdwarp.weave import windows_are
+
+HEAD = "| kernel | target | window | anchors | MFMA | longest run, before | after | VGPRs, before | after | spills |"
+
+
+def rows(name: str, arch: str) -> list[str]:
+    case = CASES[name]
+    woven = case.compile(arch)
+    with windows_are("drop"):
+        plain = case.compile(arch)
+    module = bridge.read(bridge.parse_text(woven.asm["amdwarp"], bridge.new_context()))
+    windows, found = asked(module), stretches(woven.asm["amdgcn"])
+    after, before = resources(woven.asm["amdgcn"]), resources(plain.asm["amdgcn"])
+    lines = []
+    for one in realised(windows, found):
+        places = {op.where for op in one.asked.ops}
+        runs = "".join(
+            machine.slot.value
+            for stretch in stretches(plain.asm["amdgcn"])
+            for machine in stretch.instructions
+            if machine.where and (machine.where[0], machine.where[1]) in {place[:2] for place in places}
+        )
+        label = one.asked.label or "-"
+        matrix = one.order.count("M")
+        lines.append(
+            f"| {name} | {arch} | {label} | {one.anchors} | {matrix} | {longest_run(runs)} | {one.longest_run} | "
+            f"{before.vgprs} | {after.vgprs} | {after.spills} |"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    print(HEAD + "\n|" + " --- |" * (HEAD.count("|") - 1))
+    for name, case in CASES.items():
+        for arch in case.archs:
+            print("\n".join(rows(name, arch)))
