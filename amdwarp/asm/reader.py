@@ -21,7 +21,8 @@ IGNORED_DIRECTIVES = frozenset(
         """
     .globl .weak .hidden .protected .p2align .p2alignl .align .type .size .cfi_sections .cfi_startproc
     .cfi_endproc .cfi_escape .cfi_undefined .cfi_def_cfa .cfi_offset .cfi_register .cfi_llvm_def_aspace_cfa
-    .cfi_llvm_register_pair .local .comm .fill .set .ident .addrsig .addrsig_sym .amdgpu_info .amdhsa_code_object_version
+    .cfi_llvm_register_pair .local .comm
+    .fill .set .ident .addrsig .addrsig_sym .amdgpu_info .amdhsa_code_object_version
     """
     )
 )

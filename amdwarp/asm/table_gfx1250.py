@@ -134,8 +134,7 @@ def build() -> dict[str, InstructionInfo]:
     rows(_WMMA, Format.MFMA, 1)
     rows([f"v_wmma_{d}_16x16x{k}_{f}" for d in ("f32", "f16") for k in (64, 128) for f in _EIGHT_BIT], Format.MFMA, 1)
     rows("v_wmma_f32_32x16x128_f4", Format.MFMA, 1)
-    scaled = [f"v_wmma_{s}_f32_{shape}" for s in ("scale", "scale16") for shape in ("16x16x128_f8f6f4", "32x16x128_f4")]
-    rows(scaled, Format.MFMA, 1)
+    rows("v_wmma_scale_f32_16x16x128_f8f6f4 v_wmma_scale_f32_32x16x128_f4", Format.MFMA, 1)
     rows([f"v_cvt_scale_pk8_{w}_{n}" for w in _WIDE for n in _PK8], Format.VOP3, 1, "", ("exec",))
     rows([f"v_cvt_scalef32_pk8_{n}_{w}" for w in _WIDE for n in _PK8], Format.VOP3, 1, "", ("exec",))
     rows(_DS_LOADS, Format.DS, 1, "ds", ("exec",))

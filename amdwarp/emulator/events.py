@@ -38,7 +38,8 @@ class Access:
         size: bytes at each address.
         mask: bool [waves, lanes] of lanes that access memory, or None for all.
         filled: bool [waves, lanes] of lanes of a direct-to-LDS load that write zeros, or None for none.
-        values: of a write to LDS or global memory: uint32 [waves, lanes, dwords], of which the low `size` bytes are written.
+        values: of a write to LDS or global memory: uint32 [waves, lanes, dwords], of which the low `size` bytes are
+            written.
     """
 
     space: str

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from amdwarp.asm import Immediate, Register
-from amdwarp.asm.table import TABLE, Format
+from amdwarp.asm.table import TABLE
 from amdwarp.emulator.bind import Binder, handles, read64, write64
 from amdwarp.emulator.floats import BF6, FP4, FP6, FP8_OF_TARGET, SmallFloat, bf16_value, decode, scale_value
 from amdwarp.emulator.memory import Array
@@ -174,7 +174,7 @@ def _decoder(binder: Binder, name: str, which: int) -> tuple[Decoder, int]:
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "xf32": 32, "i8": 8, "fp8": 8, "bf8": 8}
 
 
-@handles(*(name for name, info in TABLE.items() if info.format is Format.MFMA and "_f64" not in name))
+@handles(*(name for name in TABLE if name.startswith("v_mfma_") and "_f64" not in name))
 def bind_mfma(binder: Binder) -> Closure:
     """D = A B + C; exec is not looked at."""
     match = _SHAPE.match(binder.inst.base)

@@ -184,7 +184,8 @@ class Scheduler:
     def _positions(self) -> str:
         places = []
         for b in self.batches:
-            inst = self.program.instructions[min(b.pc, len(self.program.instructions) - 1)]
+            pc = b.pc - 1 if b.state == WAITING else b.pc
+            inst = self.program.instructions[min(pc, len(self.program.instructions) - 1)]
             waves = f"wave {b.first}" if b.n == 1 else f"waves {b.first}-{b.last - 1}"
             places.append(f"{waves} {b.state}, {inst.where}: '{inst.text}'")
         return "; ".join(places)

@@ -7,8 +7,10 @@ scales and for mixed sizes: a lane's elements come in runs of 16 bytes, run r of
 (2 r + h) * (elements of a run).
 
 Established by: the pairing and the result layout after published probes of the hardware for the 16x16x32, 16x16x64 and
-16x16x4 shapes; the runs of 16 bytes (and that the scale byte of a block of 32 elements is the block's number) from
-Triton's own compiled kernels, whose products of mixed fp8 and fp4 operands come out right under this rule only.
+16x16x4 shapes. The runs of 16 bytes, and that scale byte q belongs to the k from 32 q on, from Triton's own compiled
+kernels: products of fp8 and fp4 operands with a scale for each 32 elements come out right under this rule (and under
+those that only number the k within such a block otherwise). The 32-row form from the same kernels: the second half of
+A's registers, and lanes 16-31 of its scales, are rows 16-31.
 
 Products are formed and summed in f32 (f64 for integers). The order of summation is the host's.
 """
@@ -24,23 +26,18 @@ import numpy as np
 from amdwarp.asm import Immediate, Register
 from amdwarp.asm.table_gfx1250 import ROWS
 from amdwarp.emulator.bind import Binder, handles
-from amdwarp.emulator.floats import BF6, BF8, FP4, FP6, FP8, SmallFloat, bf16_bits, scale_value
+from amdwarp.emulator.floats import BF8, FP4, FP8, SmallFloat, bf16_bits, scale_value
 from amdwarp.emulator.memory import Array
 from amdwarp.emulator.mfma import OperandCache, _brains, _bytes, _halves, _packed, _singles
 from amdwarp.emulator.state import Batch, Closure
 
 Decoder = Callable[[Array], Array]
 
-FORMATS: dict[str, SmallFloat] = {
-    "MATRIX_FMT_FP8": FP8,
-    "MATRIX_FMT_BF8": BF8,
-    "MATRIX_FMT_FP6": FP6,
-    "MATRIX_FMT_BF6": BF6,
-    "MATRIX_FMT_FP4": FP4,
-}
+#: The 6-bit formats are left out: where their k stand is not established.
+FORMATS: dict[str, SmallFloat] = {"MATRIX_FMT_FP8": FP8, "MATRIX_FMT_BF8": BF8, "MATRIX_FMT_FP4": FP4}
 _SHAPE = re.compile(r"v_wmma_(scale_)?(f32|f16|bf16|bf16f32|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
 #: Elements of a lane's run that is consecutive in k, by bits of an element.
-RUNS = {32: 2, 16: 8, 8: 16, 6: 32, 4: 32}
+RUNS = {32: 2, 16: 8, 8: 16, 4: 32}
 
 
 def k_numbers(bits: int, per_lane: int) -> Array:
@@ -250,6 +247,8 @@ def _scale(binder: Binder, which: int, rows: int) -> Callable[[Batch, Array], Ar
     if place not in ("MATRIX_SCALE_ROW0", "MATRIX_SCALE_ROW1"):
         raise binder.fail(f"scale place {place} is not known")
     start = 16 * int(place[-1])
+    if not isinstance(binder.ops[4 + which], Register):
+        raise binder.fail("a constant scale is not known")
     get = binder.source(4 + which, "u32")
 
     def apply(b: Batch, matrix: Array) -> Array:

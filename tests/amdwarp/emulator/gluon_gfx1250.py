@@ -136,9 +136,7 @@ def copy_through_lds(x, out, n, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def scaled(
-    a, b, c, sa, sb, FA: gl.constexpr, FB: gl.constexpr, PA: gl.constexpr, PB: gl.constexpr, WIDE: gl.constexpr
-):
+def scaled(a, b, c, sa, sb, FA: gl.constexpr, FB: gl.constexpr, PA: gl.constexpr, PB: gl.constexpr, WIDE: gl.constexpr):
     # One warp; 32 or 16 rows, 16 columns, K of 128 in one instruction.
     m: gl.constexpr = 32 if WIDE else 16
     acc_layout: gl.constexpr = gl.amd.AMDWMMALayout(3, not WIDE, [], [], [m, 16, 128])

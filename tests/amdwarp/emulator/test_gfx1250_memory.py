@@ -58,13 +58,17 @@ def test_counters_deliver_in_order(text: Any) -> None:
 @pytest.mark.parametrize(
     ("issue", "other", "covering"),
     [
-        ("global_load_b32 v2, v1, s[4:5]", ["s_wait_storecnt 0x0", "s_wait_dscnt 0x0", "s_wait_xcnt 0x0"], "s_wait_loadcnt 0x0"),
+        (
+            "global_load_b32 v2, v1, s[4:5]",
+            ["s_wait_storecnt 0x0", "s_wait_dscnt 0x0", "s_wait_xcnt 0x0"],
+            "s_wait_loadcnt 0x0",
+        ),
         ("ds_load_b32 v2, v1", ["s_wait_loadcnt 0x0", "s_wait_kmcnt 0x0", "s_wait_asynccnt 0x0"], "s_wait_dscnt 0x0"),
         ("global_load_b32 v2, v1, s[4:5]", ["s_wait_dscnt 0x0"], "s_wait_loadcnt_dscnt 0x3f"),
         ("ds_load_b32 v2, v1", ["s_wait_tensorcnt 0x0"], "s_wait_storecnt_dscnt 0x3f00"),
         ("ds_load_b32 v2, v1", ["s_wait_asynccnt 0x0"], "s_wait_idle"),
     ],
-)  # fmt: skip
+)
 def test_only_its_own_counter_covers(text: Any, issue: str, other: list[str], covering: str) -> None:
     x, out = np.arange(32, dtype=np.uint32) + 5, np.zeros(64, np.uint32)
     body = [
