@@ -37,8 +37,13 @@ class Lifetimes:
         if alloc not in self._intervals:
             home = alloc.op
             assert home is not None
-            ends = [self._last(user, home) for value in _stand_ins(alloc) for user in value.users]
-            self._intervals[alloc] = (self._position[home], max(ends, default=self._position[home]))
+            stand_ins = _stand_ins(alloc)
+            ends = [self._last(user, home) for value in stand_ins for user in value.users]
+            # a buffer that a loop hands on to its next iteration lives all through that loop
+            around = [op for op in home.ancestors() if op.name in LOOPS and _arguments(op) & stand_ins]
+            ends += [self._end_of(op) for op in around]
+            start = min(self._position[op] for op in (home, *around))
+            self._intervals[alloc] = (start, max(ends, default=start))
         return self._intervals[alloc]
 
     def _last(self, user: Op, home: Op) -> int:
@@ -64,6 +69,10 @@ def _stand_ins(alloc: Value) -> set[Value]:
     return found
 
 
+def _arguments(loop: Op) -> set[Value]:
+    return {arg for region in loop.regions for block in region.blocks for arg in block.args}
+
+
 def _passed_to(op: Op, index: int) -> list[Value]:
     """Block arguments and results of the op around that an operand may become."""
     blocks: list[Block] = [*op.successors, *(block for region in op.regions for block in region.blocks)]
@@ -71,5 +80,5 @@ def _passed_to(op: Op, index: int) -> list[Value]:
     around = op.parent_op
     if op.name in ("scf.yield", "scf.condition") and around is not None:
         values += around.results
-        values += [arg for region in around.regions for block in region.blocks for arg in block.args]
+        values += _arguments(around)
     return values

@@ -58,7 +58,7 @@ def _located(text: str) -> str:
         elif plain.endswith("{") and not plain.startswith("}"):
             opened.append(number)
         is_op = plain and not plain.endswith(("{", ":")) and not plain.startswith(("^", "#"))
-        lines.append(f'{line.rstrip()} loc("kernel.py":{at}:1)' if is_op else line)
+        lines.append(f'{line.rstrip()} loc("kernel.py":{at}:1)' if is_op and " loc(" not in line else line)
     return "\n".join(lines)
 
 

@@ -289,6 +289,45 @@ def store_ring(
     store_tile(c, acc, pid, N, BM, BN)
 
 
+@amdwarp.jit
+def branchy(
+    a,
+    b,
+    c,
+    M,
+    N,
+    K,
+    first,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    BK: gl.constexpr,
+    LA: gl.constexpr,
+    LB: gl.constexpr,
+    SA: gl.constexpr,
+    SB: gl.constexpr,
+):
+    """Straight stages; one reads in a branch what an earlier one stored."""
+    pid = gl.program_id(0)
+    a_offsets, b_offsets = tile_offsets(pid, N, K, BM, BN, BK, LA, LB)
+    a_buffer = gl.allocate_shared_memory(gl.float16, [BM, BK], SA)
+    b_buffer = gl.allocate_shared_memory(gl.float16, [BK, BN], SB)
+    acc = gl.zeros([BM, BN], gl.float32, MFMA)
+    a_tile = gl.amd.cdna4.buffer_load(a, a_offsets)
+    b_tile = gl.amd.cdna4.buffer_load(b, b_offsets)
+    with amdwarp.warp_pipeline_stage("store"):
+        a_buffer.store(a_tile)
+        b_buffer.store(b_tile)
+    with amdwarp.warp_pipeline_stage("rest"):
+        acc += 1.0
+    with amdwarp.warp_pipeline_stage("read"):
+        if first > 0:
+            left = a_buffer.load(A_DOT)  # at: read in a branch
+            acc = gl.amd.cdna4.mfma(left, b_buffer.load(B_DOT), acc)
+    with amdwarp.warp_pipeline_stage("last"):
+        acc *= 2.0
+    store_tile(c, acc, pid, N, BM, BN)
+
+
 DEFAULTS: dict[Any, dict[str, Any]] = {
     forms: {"R": 3, "EPI": 0, "WAIT": 1, "TILES_LEFT": 4},
     two_loops: {
@@ -303,6 +342,7 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
         "WAIT1": 0,
     },
     persistent: {"R": 3, "EPI": 0, "RELAXED": False},
+    branchy: {},
     store_ring: {"R": 3, "D": 2, "TOGETHER": False},
 }
 
