@@ -298,6 +298,37 @@ def stock(a, b, out, n, ROWS: tl.constexpr, DEPTH: tl.constexpr):
     tl.store(out + rows[:, None] * ROWS + rows[None, :], acc)
 
 
+@amdwarp.jit
+def bytes_beside(
+    a, b, out, n, stride,
+    BLOCKED: gl.constexpr, SHARED: gl.constexpr, MATRIX: gl.constexpr, LEFT: gl.constexpr, RIGHT: gl.constexpr,
+    WMMA: gl.constexpr, QUADS: gl.constexpr,
+):  # fmt: skip
+    """Loads of single bytes, of which LLVM joins some that nothing in the layout says it can."""
+    left = gl.allocate_shared_memory(gl.float16, [128, 64], SHARED)
+    fill(left, b, 0, BLOCKED, WMMA)
+    x = left.load(LEFT)
+    y = left.permute([1, 0]).load(RIGHT)
+    acc = gl.zeros([128, 128], gl.float32, MATRIX)
+    total = gl.zeros([128, 64], gl.int8, QUADS)
+    rows = gl.arange(0, 128, gl.SliceLayout(1, QUADS))[:, None]
+    columns = gl.arange(0, 64, gl.SliceLayout(0, QUADS))[None, :]
+    for i in range(n):
+        with amdwarp.warp_pipeline_stage("bytes", scope="intra_wave"):
+            single = gl.load(a + i + rows * stride + columns)
+            acc = dot(x, y, acc, WMMA)
+        total += single
+    gl.store(out + offsets(128, 128, MATRIX), acc)
+    gl.store(out + 128 * 128 + offsets(128, 64, QUADS), total.to(gl.float32))
+
+
+def compile_bytes(arch: str) -> Any:
+    """``bytes_beside`` for a CDNA target; ``a`` holds int8."""
+    signature = {"a": "*i8", "b": "*fp16", "out": "*fp32", "n": "i32", "stride": "i32"}
+    constants = layouts(arch) | {"QUADS": gl.BlockedLayout([2, 4], [4, 16], [2, 2], [1, 0])}
+    return amdwarp.compile(bytes_beside, signature, constants, arch, num_warps=4)
+
+
 @dataclass(frozen=True)
 class Case:
     """One kernel of the list: for which targets, with how many waves, and whether it is Gluon."""

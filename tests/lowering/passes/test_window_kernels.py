@@ -66,23 +66,44 @@ def test_llvm_realises_the_windows(kernels: Any, name: str, arch: str) -> None:
         assert [recount(window, stretch) for stretch in copies] == [{}]
 
 
-@pytest.mark.parametrize(("name", "arch"), PAIRS)
-def test_prices_need_no_correction(kernels: Any, name: str, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts in the text agree with the prices from layouts alone, at the first attempt."""
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[dict[Any, Any]]:
+    """The corrections of each attempt to schedule a kernel with its windows."""
     from amdwarp import weave
 
-    attempts = []
+    found: list[dict[Any, Any]] = []
     settle = weave.Weaver._attempt
 
     def spy(self: Any, module: Any, corrections: Any, *rest: Any) -> Any:
-        attempts.append(dict(corrections) if corrections is not None else None)
+        if corrections is not None:
+            found.append(dict(corrections))
         return settle(self, module, corrections, *rest)
 
     monkeypatch.setattr(weave.Weaver, "_attempt", spy)
     monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    return found
+
+
+@pytest.mark.parametrize(("name", "arch"), PAIRS)
+def test_prices_need_no_correction(kernels: Any, name: str, arch: str, attempts: list[dict[Any, Any]]) -> None:
+    """Counts in the text agree with the prices from layouts alone, at the first attempt."""
     kernels.CASES[name].compile(arch)
     assert attempts
     assert [corrections for corrections in attempts if corrections] == []
+
+
+@pytest.mark.parametrize("arch", CDNA)
+def test_a_price_that_is_off_is_corrected(kernels: Any, arch: str, attempts: list[dict[Any, Any]]) -> None:
+    made = kernels.compile_bytes(arch)
+    first, second, *_ = attempts
+    assert first == {}
+    ((_, prices),) = second.items()
+    assert sum(price.count for price in prices) < 64  # one a byte is what the layout says
+    module = bridge.read(bridge.parse_text(made.asm["amdwarp"], bridge.new_context()))
+    (window,) = asked(module)
+    (one,) = realised([window], stretches(made.asm["amdgcn"]))
+    assert one.ok
+    assert one.anchors == sum(price.count for price in prices)
 
 
 def results(kernels: Any, name: str, arch: str, policy: str) -> np.ndarray:
