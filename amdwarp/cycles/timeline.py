@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from amdwarp.asm import Instruction
 from amdwarp.cycles.issue import WaitOp
@@ -14,6 +15,8 @@ from amdwarp.cycles.unit import Event, Run, Wave
 
 #: Lanes of a wave, in the order in which they are shown.
 LANES = ("stage", "mfma", "valu", "salu", "lds", "vmem", "wait", "barrier")
+#: Share of the named instructions between two barriers that makes a stage, and of a stage's own that may stray.
+_SHARE, _STRAY = 0.1, 0.05
 #: Kinds of instructions that have a lane of their own; the rest is on ``salu``.
 _OWN = frozenset(("mfma", "valu", "lds", "vmem", "wait", "barrier"))
 
@@ -133,34 +136,64 @@ def simd_period(run: Run) -> int:
 
 
 def _stages(run: Run, wave: Wave, events: list[Event], names: Sequence[str | None], simd: int) -> list[Slice]:
-    """What lies between two barriers is one stage, named by most of its instructions that have a name."""
+    """The stages between each two barriers."""
     found: list[Slice] = []
     part: list[Event] = []
     loops = {index for loop in run.loops for index in loop.body}
     for event in events:
-        op = run.decoded.ops[event.index]
-        if op.name == "barrier":
-            found += _stage(run, wave, part, names, simd, loops)
-            part = []
-        else:
+        if run.decoded.ops[event.index].name != "barrier":
             part.append(event)
-    return found + _stage(run, wave, part, names, simd, loops)
+            continue
+        found += _between(run, wave, part, names, simd, loops)
+        part = []
+    return found + _between(run, wave, part, names, simd, loops)
 
 
-def _stage(
+def _between(
     run: Run, wave: Wave, part: list[Event], names: Sequence[str | None], simd: int, loops: set[int]
 ) -> list[Slice]:
+    """Stages that follow each other are told apart; stages that are woven into each other are shown as one."""
     if not part:
         return []
-    votes = Counter(name for event in part if (name := names[event.index]) is not None)
-    if votes:
-        name = votes.most_common(1)[0][0]
-    elif any(event.index in loops for event in part):
+    # priorities and waits at the edge of a stage carry the line of the next one
+    works = [run.decoded.ops[event.index].name not in ("wait", "other") for event in part]
+    groups = _groups([names[event.index] if work else None for event, work in zip(part, works, strict=True)])
+    if not groups and any(event.index in loops for event in part):
         kinds = Counter(run.decoded.ops[event.index].name for event in part)
         name = "MFMA" if kinds["mfma"] else "memory" if kinds["lds"] or kinds["vmem"] else "other"
-    else:
+        groups = [(0, name)]
+    if not groups:
         return []
-    last = part[-1]
-    waits = isinstance(run.decoded.ops[last.index], WaitOp)
-    end = last.end if waits else last.start + simd_period(run)
-    return [Slice(simd, wave.number, "stage", part[0].start, max(end, part[0].start + 1), name)]
+    slices = []
+    firsts = [0, *(first for first, _ in groups[1:]), len(part)]
+    for (_, name), (first, behind) in zip(groups, pairwise(firsts), strict=True):
+        last = part[behind - 1]
+        waits = isinstance(run.decoded.ops[last.index], WaitOp)
+        end = last.end if waits else last.start + simd_period(run)
+        slices.append(Slice(simd, wave.number, "stage", part[first].start, end, name))
+    return slices
+
+
+def _groups(names: list[str | None]) -> list[tuple[int, str]]:
+    """(position of the first, name) of runs of names; names whose positions mix form one run.
+
+    A name with less than a tenth of the positions does not count: the compiler moves single instructions.
+    """
+    places: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        if name is not None:
+            places.setdefault(name, []).append(at)
+    total = sum(map(len, places.values()))
+    spans = []
+    for name, where in places.items():
+        if len(where) >= _SHARE * total:
+            edge = int(len(where) * _STRAY)
+            spans.append((where[edge], where[-1 - edge], where[0], name))
+    groups: list[tuple[int, int, str]] = []
+    for low, high, first, name in sorted(spans):
+        if groups and low <= groups[-1][1]:
+            start, end, together = groups[-1]
+            groups[-1] = (start, max(end, high), f"{together} + {name}")
+        else:
+            groups.append((max(first, groups[-1][1] + 1) if groups else first, high, name))
+    return [(start, name) for start, _, name in groups]

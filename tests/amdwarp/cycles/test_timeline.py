@@ -9,7 +9,7 @@ import pytest
 
 from amdwarp.cycles.perfetto import rows, trace_bytes
 from amdwarp.cycles.stages import Stage, stage_names, stages_of_source
-from amdwarp.cycles.timeline import LANES, Slice, Timeline, build_timeline
+from amdwarp.cycles.timeline import LANES, Slice, Timeline, _groups, build_timeline
 from amdwarp.errors import UsageError
 
 KERNEL = """import things
@@ -108,6 +108,14 @@ def test_the_groups_are_one_stage_apart(pipeline: Any) -> None:
         middle = (one.start + one.end) // 2
         other = next((s for s in lanes.lane(0, 4, "stage") if s.start <= middle < s.end), None)
         assert other is None or other.name != one.name
+
+
+def test_stages_without_a_barrier_between_them() -> None:
+    """One after the other they are told apart, woven they are one; a stray instruction makes no stage."""
+    assert _groups(["a"] * 20 + [None] * 3 + ["b"] * 20) == [(0, "a"), (23, "b")]
+    assert _groups(["b", "c"] * 20 + ["a"] * 20) == [(0, "b + c"), (40, "a")]
+    assert _groups(["a"] * 20 + ["b"] + ["a"] * 20) == [(0, "a")]
+    assert _groups([None] * 4) == []
 
 
 def test_a_window_holds_the_iterations_asked_for(pipeline: Any) -> None:
