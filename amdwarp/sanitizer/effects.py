@@ -229,11 +229,12 @@ def _returns(inst: Instruction) -> bool:
 def _queue(inst: Instruction, info: InstructionInfo, target: str, returns: bool) -> str:
     """The queue that a memory operation enters."""
     queue = _QUEUE_OF_FORMAT[info.format]
-    if queue == VM and has_split_counters(target):
-        if "_async_" in inst.base:
-            return AS
-        if "_store_" in inst.base or ("_atomic_" in inst.base and not returns):
-            return ST
+    if not has_split_counters(target):
+        return queue
+    if "_async_" in inst.base:
+        return AS
+    if queue == VM and ("_store_" in inst.base or ("_atomic_" in inst.base and not returns)):
+        return ST
     return queue
 
 

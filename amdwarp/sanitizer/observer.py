@@ -19,7 +19,7 @@ from amdwarp.emulator.state import WAITING
 from amdwarp.errors import EmulatorError
 from amdwarp.sanitizer.effects import DS, QUEUES, TN, Effects, program_effects, spell_wait
 from amdwarp.sanitizer.memory import MemoryClash, MemoryShadow
-from amdwarp.sanitizer.order import APART, ATOMIC, MAX_WAVES, TENSOR, WRITE, Records
+from amdwarp.sanitizer.order import APART, ARRIVE, ATOMIC, MAX_WAVES, TENSOR, WRITE, Records
 from amdwarp.sanitizer.pending import conflict, suspects
 from amdwarp.sanitizer.queues import Operation, Queues
 from amdwarp.sanitizer.redundant import Needs
@@ -82,7 +82,13 @@ class Sanitizer:
             return self._memory
         if _is_loop(self.program, inst):
             return self._branch
-        table = {"s_barrier": self._at_barrier, "s_barrier_wait": self._at_split_barrier, "s_endpgm": self._end}
+        table = {
+            "s_barrier": self._at_barrier,
+            "s_barrier_signal": self._at_signal,
+            "s_barrier_signal_isfirst": self._at_signal,
+            "s_barrier_wait": self._at_split_barrier,
+            "s_endpgm": self._end,
+        }
         return table.get(inst.base)
 
     def _begin(self) -> None:
@@ -91,6 +97,8 @@ class Sanitizer:
         self.scratch: Array | None = None
         self.position = [self.program.entry] * self.waves
         self._now: Site | None = None
+        self._owed: set[tuple[int, int]] = set()
+        self._twice: set[int] = set()
 
     # Calls of the emulator
 
@@ -139,12 +147,17 @@ class Sanitizer:
 
     def arrive(self, barrier: int, first: int, last: int, completions: int) -> None:
         """Waves [first, last) have signalled a split barrier."""
-        self.records.arrive((barrier, completions + 1), range(first, last))
+        waves = range(first, last)
+        self.records.arrive((barrier, completions + 1), waves)
+        # Named barriers may have waves that only signal.
+        self._twice = {wave for wave in waves if (barrier, wave) in self._owed and barrier < 0}
+        self._owed.update((barrier, wave) for wave in waves)
 
     def leave(self, barrier: int, first: int, last: int, completions: int) -> None:
         """Waves [first, last) go on behind a split barrier."""
         waves = range(first, last)
         self.records.leave((barrier, completions), waves, self.ended)
+        self._owed.difference_update((barrier, wave) for wave in waves)
         self.spin.released(waves)
 
     # Events
@@ -159,7 +172,9 @@ class Sanitizer:
         effects = self.effects[event.inst.index]
         record, stores = 0, False
         for access in event.accesses:
-            if access.space == "lds":
+            if access.space == "lds" and access.kind == "atomic" and _arrives(event.inst):
+                self._arrival(event, access, record)
+            elif access.space == "lds":
                 apart = 0 if effects.queue == DS else APART | TENSOR if effects.queue == TN else APART
                 record = self._lds(event, access, record, apart)
             elif access.space == "global":
@@ -172,20 +187,52 @@ class Sanitizer:
         operation = Operation(event.inst.index, record, event.first, stores)
         self.queues.issue(effects.queue, operation, event.first, event.last)
 
-    def _lds(self, event: InstructionEvent, access: Access, record: int, flags: int) -> int:
-        """An access to LDS; the accesses of one instruction share a record, whose number is returned."""
+    def _arrival(self, event: InstructionEvent, access: Access, record: int) -> None:
+        """Waves arrive on barrier objects, behind everything in the queue of the instruction.
+
+        A tensor copy that arrives when it is done has the record `record`.
+        """
+        queue = self.effects[event.inst.index].queue
+        flags = ARRIVE | WRITE | ATOMIC | (0 if queue == DS else APART)
+        own = self._lds_record(event, flags)
+        for wave in range(event.first, event.last):
+            row = wave - event.first
+            on = access.addresses[row] if access.mask is None else access.addresses[row][access.mask[row]]
+            over = self.queues.records_of(queue, wave) + ([record + row] if record else [])
+            for address in np.unique(on).tolist():
+                self.records.publish(address, wave, over)
+        self._shadow(event).write(access, event.inst.index, event.first, own, flags)
+
+    def _shadow(self, event: InstructionEvent) -> LdsShadow:
         if self.shadow is None:
             self.shadow = LdsShadow(event.batch.group.lds.size, self.records, self._clash, self.needs)
-        flags |= _FLAGS[access.kind]
-        if not record:
-            record = self.records.issue(event.inst.index, event.first, event.last, flags)
-            if self.needs is not None:
-                self.needs.issued(record, self.records.count)
-        if access.kind == "read":
-            self.shadow.read(access, event.inst.index, event.first, record)
-        else:
-            self.shadow.write(access, event.inst.index, event.first, record, flags)
+        return self.shadow
+
+    def _lds_record(self, event: InstructionEvent, flags: int) -> int:
+        """Records for the LDS accesses of an instruction, one for each wave."""
+        record = self.records.issue(event.inst.index, event.first, event.last, flags)
+        if self.needs is not None:
+            self.needs.issued(record, self.records.count)
         return record
+
+    def _lds(self, event: InstructionEvent, access: Access, record: int, flags: int) -> int:
+        """An access to LDS; the accesses of one instruction share a record, whose number is returned."""
+        shadow = self._shadow(event)
+        flags |= _FLAGS[access.kind]
+        record = record or self._lds_record(event, flags)
+        if access.kind == "read":
+            if self.records.objects:
+                self._poll(event, access)
+            shadow.read(access, event.inst.index, event.first, record)
+        else:
+            shadow.write(access, event.inst.index, event.first, record, flags)
+        return record
+
+    def _poll(self, event: InstructionEvent, access: Access) -> None:
+        """A read that may be of a barrier object: behind it stands what arrived there."""
+        on = access.addresses if access.mask is None else access.addresses[access.mask]
+        for address in self.records.objects.keys() & set(np.unique(on).tolist()):
+            self.records.acquire(address, range(event.first, event.last))
 
     def _scratch(self, event: InstructionEvent, access: Access) -> None:
         """Private memory: a wave reads only dwords that some lane of it has written.
@@ -212,6 +259,11 @@ class Sanitizer:
         if self.needs is not None:
             self.needs.executed.add(event.inst.index)
         self.spin.idle(range(event.first, event.last))
+
+    def _at_signal(self, event: InstructionEvent) -> None:
+        if self._twice:
+            self.collector.add(self.wording.signalled_twice(event.inst, self._twice))
+            self._twice = set()
 
     def _at_split_barrier(self, event: InstructionEvent) -> None:
         if event.batch.state == WAITING:
@@ -253,6 +305,11 @@ class Sanitizer:
         for pair in self.shortfalls:
             if pair.producer in self._executed and pair.consumer in self._executed:
                 self.collector.add(self.wording.too_close(pair))
+
+
+def _arrives(inst: Instruction) -> bool:
+    """True for an instruction that arrives on a barrier object in LDS."""
+    return "barrier_arrive" in inst.base or inst.base.startswith("tensor_")
 
 
 def _is_loop(program: Program, inst: Instruction) -> bool:

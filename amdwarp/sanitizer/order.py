@@ -17,8 +17,9 @@ from amdwarp.emulator.memory import Array
 
 #: Records that stand for "nobody has read this" (all waves come after it) and "nobody has written this" (none does).
 NO_READ, NO_WRITE = 0, 1
-#: Flags of a record: `APART` for an access past the queue of LDS operations, `TENSOR` for one by a tensor copy.
-ATOMIC, APART, FINISHED, WRITE, TENSOR = 1, 2, 4, 8, 16
+#: Flags of a record: `APART` for an access past the queue of LDS operations, `TENSOR` for one by a tensor copy,
+#: `ARRIVE` for an arrival on a barrier object.
+ATOMIC, APART, FINISHED, WRITE, TENSOR, ARRIVE = 1, 2, 4, 8, 16, 32
 #: Waves that a mask has room for.
 MAX_WAVES = 32
 
@@ -30,7 +31,8 @@ class Records:
         seen: uint32, bit w: wave w comes after the operation.
         inst: index of the instruction.
         wave: the owner.
-        flags: `ATOMIC`, `APART`, `FINISHED` (waited for), `WRITE`, `TENSOR`.
+        flags: `ATOMIC`, `APART`, `FINISHED` (waited for), `WRITE`, `TENSOR`, `ARRIVE`.
+        objects: LDS addresses of the barrier objects that waves have arrived on.
         source: of a read: index of an instruction that wrote what it read, else -1.
     """
 
@@ -47,6 +49,7 @@ class Records:
         self.bits: Array = self._bits[:waves]
         self._open: list[int] = []
         self._signalled: dict[tuple[int, int], list[Array]] = {}
+        self.objects: dict[int, Array] = {}
         self.count = 0
         self.reset()
 
@@ -59,6 +62,7 @@ class Records:
         self.count = 2
         self._open = []
         self._signalled = {}
+        self.objects = {}
 
     def issue(self, inst: int, first: int, last: int, flags: int) -> int:
         """Records for waves [first, last); returns the number of the first, the others follow."""
@@ -126,3 +130,21 @@ class Records:
         old = [key for key in self._signalled if key[0] == barrier and key[1] < number - 1]
         for key in old:
             del self._signalled[key]
+
+    def publish(self, address: int, wave: int, records: Sequence[int]) -> None:
+        """A wave arrives on the barrier object at LDS `address`: who reads it comes after what the wave came after.
+
+        Args:
+            records: operations under way that are over when the arrival is made.
+        """
+        at = np.array(self._open, np.int64)
+        known = at[(self.seen[at] & self._bits[wave]) != 0]
+        before = self.objects.get(address, at[:0])
+        self.objects[address] = np.unique(np.concatenate((before, known, np.array(records, np.int64))))
+
+    def acquire(self, address: int, waves: Iterable[int]) -> None:
+        """Waves read the barrier object at LDS `address`."""
+        at = self.objects[address]
+        self.seen[at] |= np.uint32(sum(1 << wave for wave in waves))
+        at = self.objects[address] = at[self.seen[at] != self.all]
+        self._open = sorted({*self._open, *at.tolist()})

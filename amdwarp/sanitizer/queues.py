@@ -88,6 +88,10 @@ class Queues:
         if records := [operation.record + wave - operation.first for operation in done if operation.record]:
             self.needs.covered_again(records)
 
+    def records_of(self, queue: str, wave: int) -> list[int]:
+        """LDS records that a wave has under way in a queue."""
+        return [op.record + wave - op.first for op in self._under_way[queue][wave] if op.record]
+
     def under_way(self, wave: int) -> Iterator[tuple[str, int, Operation]]:
         """What a wave has under way: queue, number of younger operations in it, operation."""
         for queue in QUEUES:

@@ -11,6 +11,7 @@ from amdwarp.asm import Instruction
 #: kind: (severity, what it means). The order is that of a report.
 KINDS: dict[str, tuple[str, str]] = {
     "deadlock": ("error", "waves wait for something that does not come"),
+    "barrier-misuse": ("error", "a wave signals a barrier again before it has waited for it"),
     "register-early-read": ("error", "a register is read before the wait that covers its load"),
     "register-early-write": ("error", "a register is overwritten while a load to it is under way"),
     "wait-states": ("error", "too few wait states between two instructions"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from amdwarp.emulator.events import Access
 from amdwarp.emulator.memory import Array, gather_block, scatter_block
-from amdwarp.sanitizer.order import APART, ATOMIC, FINISHED, NO_READ, NO_WRITE, TENSOR, Records
+from amdwarp.sanitizer.order import APART, ARRIVE, ATOMIC, FINISHED, NO_READ, NO_WRITE, TENSOR, Records
 from amdwarp.sanitizer.redundant import Needs
 from amdwarp.sanitizer.slots import Clash, SlotWatch
 
@@ -92,7 +92,8 @@ class LdsShadow:
             at = everywhere[left]
             return self._make_clash("lds-lost-write", int(self.written[at[0]]), np.empty(0, np.int64), at)
 
-        self.slots.finish(self.written, unread, span)
+        known = (self.read_by != NO_READ).any(axis=0)
+        self.slots.finish(self.written, unread, known, span)
 
     def _split(self, granule: int) -> None:
         """Go on with narrower granules; what is known of a granule holds for its parts."""
@@ -140,6 +141,8 @@ class LdsShadow:
         self.records.source[base : self.records.count] = self.records.inst[last.flat[0]]
         unseen = (self.records.seen.take(last) & pieces.bit) == 0
         if unseen.any():
+            # Reading a barrier object is how a wave waits for the others.
+            unseen &= (self.records.flags.take(last) & ARRIVE) == 0
             self._bad_read(pieces, last, unseen)
         if self.needs is not None:
             self.needs.used(last, np.broadcast_to(pieces.bit, last.shape))
@@ -155,6 +158,8 @@ class LdsShadow:
         flat[place] = pieces.record
 
     def _bad_read(self, pieces: Pieces, last: Array, unseen: Array) -> None:
+        if not unseen.any():
+            return
         nobody = unseen & (last == NO_WRITE)
         if nobody.any():
             at, waves = pieces.where(nobody)
@@ -163,6 +168,9 @@ class LdsShadow:
 
     def _read_again(self, pieces: Pieces, last: Array, before: Array, again: Array) -> None:
         """Pieces that the wave has read since they were written: note those it read with the same instruction."""
+        fresh = last[~again]
+        if fresh.size == 0 or int(fresh.max()) > int(before[again].max()):
+            self.slots.read_old(int(before[again].max()), int(pieces.record.flat[0]), self.inst, fresh.size > 0)
         again &= self.records.inst.take(before) == self.inst
         if not again.any():
             return
@@ -198,6 +206,9 @@ class LdsShadow:
             self.needs.used(last, np.broadcast_to(pieces.bit, last.shape))
         if clash.any():
             self._write_write(access, pieces, last, clash, flags)
+        if flags & ARRIVE:
+            self.written[pieces.at] = pieces.record
+            return
         self._against_all(pieces, self.read_by, "lds-write-after-read", access)
         if not flags & ATOMIC:
             self._overwritten(pieces, last)

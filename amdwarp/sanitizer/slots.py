@@ -8,7 +8,8 @@ everybody passed a barrier since. Two things give it away.
   again too, but what feeds its reads writes once.)
 * A *lost write*: bytes that others could see are overwritten, or left at the end, without ever having been read, while
   the rest of the same write was read; or every execution of a write is lost. A whole write that is left over, such as a
-  copy ahead of the last step, is none; nor are zeros, which fill.
+  copy ahead of the last step, is none; nor are zeros, which fill. (A table that a gather reads in part is written once,
+  and what is read of it was not read before.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from amdwarp.emulator.memory import Array
-from amdwarp.sanitizer.order import NO_WRITE, WRITE, Records
+from amdwarp.sanitizer.order import APART, ARRIVE, NO_WRITE, WRITE, Records
+
+#: Reads of old bytes that are remembered of one instruction.
+_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,17 @@ class SlotWatch:
         """Forget everything, for the next workgroup."""
         self._rereads: dict[tuple[int, int], _Reread] = {}
         self._fates: dict[int, _Fate] = {}
+        self._old: dict[int, list[tuple[int, int, bool]]] = {}
+
+    def read_old(self, previous: int, record: int, inst: int, mixed: bool) -> None:
+        """Record `record`, of `inst`, reads bytes that its waves have read before, at record `previous` last.
+
+        Args:
+            mixed: it reads them together with others that were written since; else it reads no others.
+        """
+        kept = self._old.setdefault(inst, [])
+        kept.append((previous, record, mixed))
+        del kept[:-_KEPT]
 
     def read_again(self, writer: int, previous: int, clash: Clash) -> None:
         """Waves of `clash` read what `writer` wrote, as they did at record `previous` with the same instruction."""
@@ -108,12 +123,13 @@ class SlotWatch:
                 fate.clash = fate.clash or span(gone)
             fate.read += int((mine & ~unread).sum())
 
-    def finish(self, written: Array, unread: Array, span: Callable[[Array], Clash]) -> None:
+    def finish(self, written: Array, unread: Array, known: Array, span: Callable[[Array], Clash]) -> None:
         """The workgroup has ended.
 
         Args:
             written: record that wrote each granule last.
             unread: granules nobody has read since.
+            known: granules that somebody has read ever.
             span: makes a clash of the granules marked.
         """
         for (later, _), reread in self._rereads.items():
@@ -122,7 +138,7 @@ class SlotWatch:
         for fate in self._fates.values():
             if fate.clash is not None and (fate.partly or not fate.read):
                 self.report(fate.clash)
-        self._left_over(written, unread, span)
+        self._left_over(written, unread, known, span)
 
     def _feeders(self, reader: int) -> set[int]:
         """Instructions whose writes instruction `reader` has read."""
@@ -130,16 +146,35 @@ class SlotWatch:
         own = records.inst[: records.count] == reader
         return set(np.unique(records.source[: records.count][own]).tolist()) - {-1}
 
-    def _left_over(self, written: Array, unread: Array, span: Callable[[Array], Clash]) -> None:
-        """Writes of which a part was never read, by instructions that a wave executed more than once."""
+    def _left_over(self, written: Array, unread: Array, known: Array, span: Callable[[Array], Clash]) -> None:
+        """Writes that were never read, in part or whole, where something shows that they were to be."""
         records = self.records
-        left = unread & (written != NO_WRITE)
+        left = unread & (written != NO_WRITE) & (records.flags.take(written) & ARRIVE == 0)
         reported: set[int] = set()
         for record in np.unique(written[left]).tolist():
-            inst, wave = int(records.inst[record]), int(records.wave[record])
-            if inst in reported or not (~left & (written == record)).any():
-                continue
-            own = (records.inst[: records.count] == inst) & (records.wave[: records.count] == wave)
-            if int(own.sum()) > 1:
+            inst, mine = int(records.inst[record]), written == record
+            whole = not (~left & mine).any()
+            if inst not in reported and self._was_wanted(record, whole, bool((known & left & mine).any())):
                 reported.add(inst)
-                self.report(span(left & (written == record)))
+                self.report(span(left & mine))
+
+    def _was_wanted(self, record: int, whole: bool, known: bool) -> bool:
+        """True if a write that was not read was to be.
+
+        Args:
+            whole: nothing of it was read.
+            known: earlier contents of the same place were.
+        """
+        records = self.records
+        if any(
+            before < record < read and (mixed or not whole)
+            for pairs in self._old.values()
+            for before, read, mixed in pairs
+        ):
+            return True
+        if whole:
+            return False
+        same = (records.inst[: records.count] == records.inst[record]) & (
+            records.wave[: records.count] == records.wave[record]
+        )
+        return bool(records.flags[record] & APART and known) or int(same.sum()) > 1

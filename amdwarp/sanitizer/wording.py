@@ -102,6 +102,11 @@ class Wording:
         problem = f"{waves_text(waves)} stand at a barrier that {waves_text(missing)}, which ended, never reach"
         return Finding("deadlock", problem, "every wave must pass as many barriers as the others", first, second)
 
+    def signalled_twice(self, inst: Instruction, waves: set[int]) -> Finding:
+        """A split barrier that waves signal again before they have waited for it."""
+        problem = f"{waves_text(waves)} signal the barrier again without having waited: it completes too early"
+        return Finding("barrier-misuse", problem, "s_barrier_wait before it", None, Site(inst, waves))
+
     def positions(self, position: Sequence[int]) -> str:
         """Where each wave is."""
         places: dict[int, set[int]] = {}

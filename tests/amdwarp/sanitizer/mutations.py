@@ -2,9 +2,10 @@
 
     python tests/amdwarp/sanitizer/mutations.py [kernel ...]
 
-Each mutant drops or weakens one counter of one wait, drops one barrier, or moves one LDS offset by a slot of the ring. A
-mutant *can change an outcome* if the emulator, over several interleavings of single waves, computes something else than
-the kernel it was made from, or fails. The rate is that of the mutants among those that `amdwarp.sanitizer.check` reports.
+Each mutant drops or weakens one counter of one wait, drops one barrier, or moves one LDS offset by a slot of the ring.
+A mutant *can change an outcome* if the emulator, over several interleavings of single waves, computes something else
+than the kernel it was made from, or fails. The rate is that of the mutants among those that
+`amdwarp.sanitizer.check` reports.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ SEEDS = 4
 _COUNTER = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
 _LDS_BYTES = 160 << 10
 _LIMITS = {"vmcnt": 63, "lgkmcnt": 15}
+_SPLIT = re.compile(r"\s*(s_wait_(?:load|store|ds|km|async|tensor)cnt) (0x[0-9a-f]+|\d+)")
+_LDS = re.compile(r"\s*ds_(read|write|load|store)")
 _OFFSET = re.compile(r"\boffset:(\d+)")
 _LITERAL = re.compile(r"(?<=[ ,])(0x[0-9a-f]+|\d+)\b")
 
@@ -48,6 +51,11 @@ def wait_mutants(text: str) -> Iterator[Mutant]:
     """Each counter of each wait, dropped and raised by one."""
     lines = text.split("\n")
     for at, line in enumerate(lines):
+        split = _SPLIT.match(line)
+        if split:
+            count = int(split[2], 0)
+            yield Mutant(f"drop {line.strip()}", at + 1, _replace(lines, at, ""))
+            yield Mutant(f"{line.strip()} -> {count + 1}", at + 1, _replace(lines, at, f"\t{split[1]} {count + 1:#x}"))
         if not line.strip().startswith("s_waitcnt"):
             continue
         counters = {match[1]: int(match[2]) for match in _COUNTER.finditer(line)}
@@ -59,17 +67,29 @@ def wait_mutants(text: str) -> Iterator[Mutant]:
                 if value is not None:
                     left[name] = value
                 spelled = " ".join(f"{key}({number})" for key, number in left.items())
-                changed = [*lines[:at], f"\ts_waitcnt {spelled}" if left else "", *lines[at + 1 :]]
                 what = f"drop {name}({count})" if value is None else f"{name}({count}) -> ({value})"
-                yield Mutant(what, at + 1, "\n".join(changed))
+                yield Mutant(what, at + 1, _replace(lines, at, f"\ts_waitcnt {spelled}" if left else ""))
+
+
+def _replace(lines: list[str], at: int, line: str) -> str:
+    return "\n".join([*lines[:at], line, *lines[at + 1 :]])
 
 
 def barrier_mutants(text: str) -> Iterator[Mutant]:
-    """Each barrier dropped."""
+    """Each barrier dropped; of a split one the wait alone, and both halves."""
     lines = text.split("\n")
+    signal = None
     for at, line in enumerate(lines):
-        if line.strip().startswith("s_barrier"):
-            yield Mutant("drop s_barrier", at + 1, "\n".join([*lines[:at], "", *lines[at + 1 :]]))
+        words = line.split()
+        if words[:1] == ["s_barrier"]:
+            yield Mutant("drop s_barrier", at + 1, _replace(lines, at, ""))
+        elif words[:1] == ["s_barrier_signal"]:
+            signal = at
+        elif words[:1] == ["s_barrier_wait"]:
+            yield Mutant("drop s_barrier_wait", at + 1, _replace(lines, at, ""))
+            if signal is not None:
+                without = [*lines[:signal], "", *lines[signal + 1 :]]
+                yield Mutant("drop both halves of a barrier", at + 1, _replace(without, at, ""))
 
 
 def offset_mutants(text: str, slot: int) -> Iterator[Mutant]:
@@ -78,7 +98,7 @@ def offset_mutants(text: str, slot: int) -> Iterator[Mutant]:
     makers = _address_makers(lines)
     for at, line in enumerate(lines):
         code = line.split(";")[0]
-        if re.match(r"\s*ds_(read|write)_", code):
+        if _LDS.match(code):
             match = _OFFSET.search(code)
             values = [(match.span(1), int(match[1]))] if match else []
         elif at in makers:
@@ -88,9 +108,10 @@ def offset_mutants(text: str, slot: int) -> Iterator[Mutant]:
             continue
         for (low, high), value in values:
             for moved in (value + slot, value - slot):
-                if 0 <= moved and (match is None or moved < 1 << 16):
-                    changed = [*lines[:at], code[:low] + str(moved) + code[high:], *lines[at + 1 :]]
-                    yield Mutant(f"{value} -> {moved}", at + 1, "\n".join(changed))
+                if moved >= 0 and (match is None or moved < 1 << 16):
+                    yield Mutant(
+                        f"{value} -> {moved}", at + 1, _replace(lines, at, code[:low] + str(moved) + code[high:])
+                    )
 
 
 def _is_offset(value: int, code: str) -> bool:
@@ -104,8 +125,12 @@ def _address_makers(lines: list[str]) -> set[int]:
     code = [line.split(";")[0].replace(",", " ").split() for line in lines]
     wanted: set[str] = {"m0"}
     for words in code:
-        if words and words[0].startswith(("ds_read", "ds_write")):
-            wanted.add(words[2] if words[0].startswith("ds_read") else words[1])
+        if words and words[0].startswith(("ds_read", "ds_load")):
+            wanted.add(words[2])
+        elif words and words[0].startswith(("ds_write", "ds_store", "global_load_async_to_lds")):
+            wanted.add(words[1])
+        elif words and words[0] == "tensor_load_to_lds":
+            wanted.add(f"s{int(words[1][2:].split(':')[0]) + 1}")
     found: set[int] = set()
     arithmetic = re.compile(r"(s|v)_(add|sub|or|xor|mov|cselect|lshl|mul|addk|and|movk|cndmask|mad|bitop3)\w*$")
     while True:

@@ -11,6 +11,7 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # 3.9 warns when it is n
 
 import ml_dtypes
 import numpy as np
+import sanitizer_gfx1250 as gfx1250
 import sanitizer_kernels as kernels
 import triton
 from amdwarp.kernels.gemm import matmul
@@ -23,6 +24,7 @@ import amdwarp
 from amdwarp.runtime import compile_for, memory_span
 
 F16, BF16, F32, I32, I8 = np.float16, ml_dtypes.bfloat16, np.float32, np.int32, np.int8
+LANES = {"gfx942": 64, "gfx950": 64, "gfx1250": 32}
 TYPE_NAMES: dict[Any, str] = {
     np.dtype(F16): "fp16",
     np.dtype(BF16): "bf16",
@@ -72,7 +74,7 @@ class Case:
 
     def build(self) -> Run:
         """Compile it and make its arguments."""
-        function = getattr(kernels, self.kernel)
+        function = getattr(kernels, self.kernel, None) or getattr(gfx1250, self.kernel)
         args = self.args(np.random.default_rng(0))
         names = [name for name in function.arg_names if name not in self.constants]
         types, attributes = {name: "constexpr" for name in self.constants}, {}
@@ -88,7 +90,9 @@ class Case:
         types = {name: types[name] for name in function.arg_names}
         values = {(function.arg_names.index(name),): value for name, value in self.constants.items()}
         source = (GluonASTSource if function.is_gluon() else ASTSource)(function, types, values, attributes)
-        compiled = triton.compile(source, target=GPUTarget("hip", self.arch, 64), options=dict(self.options))
+        compiled = triton.compile(
+            source, target=GPUTarget("hip", self.arch, LANES[self.arch]), options=dict(self.options)
+        )
         return Run(compiled.asm["amdgcn"], compiled.metadata.shared, args, self.grid)
 
 
@@ -201,7 +205,7 @@ def _matmul(
 
 
 def _dots(arch: str) -> list[Case]:
-    fp8 = ml_dtypes.float8_e4m3fn if arch == "gfx950" else ml_dtypes.float8_e4m3fnuz
+    fp8 = ml_dtypes.float8_e4m3fnuz if arch == "gfx942" else ml_dtypes.float8_e4m3fn
     rows: list[tuple[Any, Any, tuple[int, int, int], dict[str, Any]]] = [
         (F16, F16, (128, 128, 32), {"num_stages": 2}),
         (F16, F32, (64, 64, 64), {"num_stages": 1, "matrix_instr_nonkdim": 16}),
@@ -247,7 +251,7 @@ def _attention(arch: str) -> list[Case]:
     ]  # fmt: skip
 
 
-def _scaled() -> list[Case]:
+def _scaled(arch: str) -> list[Case]:
     forms = [("e4m3", "e4m3"), ("e2m1", "e2m1"), ("e4m3", "e2m1")]
     cases = []
     for left, right in forms:
@@ -257,7 +261,7 @@ def _scaled() -> list[Case]:
             np.zeros((64, 64), F32), _integers(130, (64, 8), np.uint8), _integers(130, (64, 8), np.uint8), 256,
         )  # fmt: skip
         constants = {"BM": 64, "BN": 64, "BK": 128, "FA": left, "FB": right, "PA": pack[0], "PB": pack[1]}
-        cases.append(Case(f"scaled-{left}-{right}", "matmul_scaled", "gfx950", args, (1,), constants))
+        cases.append(Case(f"scaled-{left}-{right}", "matmul_scaled", arch, args, (1,), constants))
     return cases
 
 
@@ -278,11 +282,29 @@ def _gluon(arch: str) -> list[Case]:
     return cases
 
 
+def _gfx1250() -> list[Case]:
+    arch, half = "gfx1250", np.zeros((64, 64), F16)
+    wmma = gl.amd.AMDWMMALayout(3, True, [[0, 1], [1, 0]], [], [16, 16, 32])
+    tile = {"WMMA": wmma, "BM": 64, "BN": 64, "BK": 32}
+    a, b = _normal((64, 256), F16), _normal((256, 64), F16)
+    return [
+        Case("async_ring", "async_ring", arch, _args(a, b, half, 64, 256), (1, 1), tile),
+        Case("tensor_ring", "tensor_ring", arch, _args(a, b, half, 64, 64, 256), (1, 1), tile),
+        Case("copy_through_lds", "copy_through_lds", arch, _args(_normal((1000,)), np.zeros(1000, F32), 1000), (2,),
+             {"BLOCK": 512}),
+        Case("copy_with_arrival", "copy_with_arrival", arch, _args(_normal((512,)), np.zeros(512, F32)), (1,),
+             {"BLOCK": 512}),
+        Case("specialised", "specialised", arch, _args(_normal((96, 64)), np.zeros((96, 64), F32), 3), (1,),
+             {"BM": 32, "BN": 64}),
+    ]  # fmt: skip
+
+
 def _all() -> dict[str, Any]:
     cases: list[Any] = []
     for arch in ("gfx950", "gfx942"):
         cases += [*_elementwise(arch), *_rows(arch), *_dots(arch), *_attention(arch), *_gluon(arch)]
-    cases += _scaled()
+    cases += [*_elementwise("gfx1250"), *_rows("gfx1250"), *_dots("gfx1250"), *_attention("gfx1250"), *_gfx1250()]
+    cases += [*_scaled("gfx950"), *_scaled("gfx1250")]
     cases += [
         ZooCase(f"zoo-{schedule}-{order}", schedule, order, 328)
         for schedule in ("inter_wave_256", "inter_wave_128")
@@ -302,4 +324,6 @@ MUTATED: dict[str, tuple[int, ...]] = {
     "gfx950/gluon_async-4": (16384,),
     "gfx942/dot-nn-3-bf16": (4096, 8192),
     "gfx942/gluon_staged-4": (),
+    "gfx1250/async_ring": (5120,),
+    "gfx1250/tensor_ring": (5120,),
 }
