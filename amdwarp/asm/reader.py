@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from amdwarp.asm.cdna import ALIASES, REFUSED
 from amdwarp.asm.metadata import parse_metadata
 from amdwarp.asm.operands import check_hints, parse_operands, restore_high_registers
 from amdwarp.asm.program import Instruction, KernelDescriptor, Program, SourceLocation, Symbol, words
@@ -94,7 +95,10 @@ def parse_instruction(text: str, line: int = 1, index: int = 0, source: SourceLo
         return replace(first, text=text, second=parse_instruction(halves[1], line, index, source))
     mnemonic, _, rest = text.partition(" ")
     base, encoding = split_mnemonic(mnemonic)
+    base = ALIASES.get(base, base)
     info = lookup(base)
+    if base in REFUSED:
+        raise EmulatorError(f"instruction '{text}' is not executed: {REFUSED[base]}", where=f"line {line}")
     if info is None:
         raise EmulatorError(
             f"instruction '{text}' is not known",

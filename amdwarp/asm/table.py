@@ -6,7 +6,7 @@ of register operands need no column: the text writes every tuple out (``v[0:3]``
 
 from __future__ import annotations
 
-from amdwarp.asm import table_gfx1250
+from amdwarp.asm import cdna, table_gfx1250
 from amdwarp.asm.program import words
 from amdwarp.asm.rows import Format as Format
 from amdwarp.asm.rows import InstructionInfo as InstructionInfo
@@ -185,6 +185,9 @@ def _build() -> dict[str, InstructionInfo]:
     to_lds = "global_load_lds_dword global_load_lds_dwordx3 global_load_lds_dwordx4"
     rows(to_lds, Format.GLOBAL, 0, "vm", ("exec", "m0"))
     rows(_CACHE, Format.CACHE, 0)
+    for names, form_name, *rest in cdna.ROWS:
+        for name in names.split():
+            rows([name], Format(form_name or name.split("_")[0]), *rest)
     return table
 
 

@@ -5,6 +5,8 @@ Operands are numpy arrays [waves, lanes] or what broadcasts to them; no function
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from amdwarp.emulator.memory import Array
 F32, F64, U32, U64, I32, I64 = np.float32, np.float64, np.uint32, np.uint64, np.int32, np.int64
 
 
-def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
+def two_sum(x: Array, y: Array) -> tuple[Array, Array]:
     """x + y and its exact rounding error."""
     total = x + y
     rest = total - x
@@ -41,28 +43,53 @@ def fma32(a: Any, b: Any, c: Any) -> Array:
     doubtful = (low == 0x10000000) | (np.abs(total) < 2.0**-125)
     if doubtful.any():
         wide = np.broadcast_arrays(product, np.asarray(c, F64))
-        exact, error = _two_sum(np.atleast_1d(wide[0]), np.atleast_1d(wide[1]))
+        exact, error = two_sum(np.atleast_1d(wide[0]), np.atleast_1d(wide[1]))
         total = np.where(doubtful, _to_odd(exact, error), total)
     return total.astype(F32)
 
 
 def fma64(a: Any, b: Any, c: Any) -> Array:
-    """a * b + c of f64 with one rounding, by Dekker's exact product and a compensated sum."""
+    """a * b + c of f64 with one rounding.
+
+    After Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd":
+    Dekker's exact product, compensated sums, the last one rounded to odd. Operands so large or small that a part of
+    it would leave the range of f64 are computed on fractions.
+    """
     a, b, c = np.broadcast_arrays(np.asarray(a, F64), np.asarray(b, F64), np.asarray(c, F64))
     product = a * b
+    naive = product + c
     split = 134217729.0
     a_high = a * split - (a * split - a)
     b_high = b * split - (b * split - b)
     a_low, b_low = a - a_high, b - b_high
     product_error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    total, sum_error = _two_sum(product, c)
-    result = total + (product_error + sum_error)
-    return np.where(np.isfinite(result), result, a * b + c)
+    inner, inner_error = two_sum(c, product_error)
+    outer, outer_error = two_sum(product, inner)
+    rest, rest_error = two_sum(inner_error, outer_error)
+    exact = outer + _to_odd(np.atleast_1d(rest), np.atleast_1d(rest_error)).reshape(rest.shape)
+    plain = ~np.isfinite(a + b + c) | (a == 0) | (b == 0)
+    result = np.where(plain | (exact == 0), naive, exact)
+    sizes = [np.abs(value) for value in (a, b, product, c)]
+    near = np.logical_and.reduce([(size < 2.0**480) & (size > 2.0**-480) for size in sizes[:2]])
+    near &= (sizes[2] > 2.0**-900) & (sizes[3] < 2.0**960) & ((sizes[3] > 2.0**-900) | (c == 0))
+    far = ~(plain | near)
+    for at in zip(*np.nonzero(far), strict=True):
+        value = Fraction(float(a[at])) * Fraction(float(b[at])) + Fraction(float(c[at]))
+        result[at] = _nearest(value) if value else naive[at]
+    return result
+
+
+def _nearest(value: Fraction) -> float:
+    """The f64 nearest to `value`."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def fma16(a: Any, b: Any, c: Any) -> Array:
     """a * b + c of f16 with one rounding: product and sum are exact in f64 but for absorbed tiny terms."""
-    total, error = _two_sum(np.multiply(a, b, dtype=F64), np.asarray(c, F64))
+    total, error = two_sum(np.multiply(a, b, dtype=F64), np.asarray(c, F64))
     return _to_odd(np.atleast_1d(total), np.atleast_1d(np.nan_to_num(error))).astype(np.float16)
 
 

@@ -29,6 +29,8 @@ ATOMICS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "swap": ("u4", lambda old, new: new),
     "inc": ("u4", lambda old, top: np.uint32(0) if old >= top else old + np.uint32(1)),
     "dec": ("u4", lambda old, top: top if old == 0 or old > top else old - np.uint32(1)),
+    "inc_x2": ("u8", lambda old, top: np.uint64(0) if old >= top else old + np.uint64(1)),
+    "dec_x2": ("u8", lambda old, top: top if old == 0 or old > top else old - np.uint64(1)),
     "add_x2": ("u8", np.add),
     "sub_x2": ("u8", np.subtract),
     "smin_x2": ("i8", np.minimum),
@@ -41,18 +43,19 @@ ATOMICS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "swap_x2": ("u8", lambda old, new: new),
     "add_f32": ("f4", np.add),
     "add_f64": ("f8", np.add),
-    "min_f64": ("f8", np.fmin),
-    "max_f64": ("f8", np.fmax),
+    "min_f64": ("f8", lambda old, new: new if new < old else old),
+    "max_f64": ("f8", lambda old, new: new if new > old else old),
     "min_num_f32": ("f4", np.fmin),
     "max_num_f32": ("f4", np.fmax),
-    "pk_add_f16": ("u4", lambda old, new: _packed_add(old, new, np.float16)),
-    "pk_add_bf16": ("u4", lambda old, new: _packed_add(old, new, None)),
+    "pk_add_f16": ("u4", lambda old, new: packed_add(old, new, np.float16)),
+    "pk_add_bf16": ("u4", lambda old, new: packed_add(old, new, None)),
     "cmpswap": ("u4", lambda old, pair: pair[0] if old == pair[1] else old),
     "cmpswap_x2": ("u8", lambda old, pair: pair[0] if old == pair[1] else old),
 }
 
 
-def _packed_add(old: Any, new: Any, dtype: Any) -> Any:
+def packed_add(old: Any, new: Any, dtype: Any) -> Any:
+    """Two dwords added as pairs of f16, or of bf16 where `dtype` is None."""
     pair = np.array([old, new], np.uint32)
     if dtype is not None:
         halves = pair.view(dtype).reshape(2, 2)

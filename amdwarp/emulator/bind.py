@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from amdwarp.asm import Immediate, Instruction, Operand, Program, Register, Symbol
-from amdwarp.asm.program import EXEC, ModifierValue
+from amdwarp.asm.cdna import missing_on
+from amdwarp.asm.program import EXEC, VCC, ModifierValue
 from amdwarp.asm.table_gfx1250 import ONLY
 from amdwarp.emulator.memory import Array
+from amdwarp.emulator.modes import ModeCell, is_plain
 from amdwarp.emulator.names import NAMES, gone
 from amdwarp.emulator.state import Batch, Closure, Scalar, expand
 from amdwarp.errors import EmulatorError
@@ -34,6 +36,7 @@ HANDLERS: dict[str, Handler] = {}
 FAMILIES = (
     *("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync", "convert", "atomics", "exchange"),
     *("wide", "vopd", "counters", "barriers", "lane_moves", "lds_moves", "wmma", "scaled8", "mbarrier", "tensor"),
+    *("sparse", "differences", "ops_cdna", "calls", "relative", "scalar_memory", "ds_atomics", "convert_scaled"),
 )
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -78,6 +81,7 @@ class Binder:
         self.ops = inst.operands
         self.lanes = program.wave_size
         self.left: dict[str, ModifierValue] = dict(inst.modifiers)
+        self.plain_mode, self.cell = is_plain(program), ModeCell()
 
     def fail(self, problem: str, remedy: str = "") -> EmulatorError:
         """An error that names this instruction."""
@@ -155,7 +159,7 @@ class Binder:
                 value |= 0xFFFFFFFF00000000
             return lambda b: value
         if isinstance(op, Symbol):
-            return self._symbol_source(op, at)
+            return self._symbol_source(op, at, bits)
         if op.kind != "s" or op.neg or op.absolute:
             raise self.fail(f"operand {at + 1} must be a scalar register or constant")
         index = op.index
@@ -167,11 +171,20 @@ class Binder:
             raise self.fail(f"operand {at + 1} must be a register pair")
         return lambda b: b.pair(index)
 
-    def _symbol_source(self, op: Symbol, at: int) -> Getter:
+    def _symbol_source(self, op: Symbol, at: int, bits: int = 32) -> Getter:
         if op.name in ("src_scc", "scc"):
             return lambda b: b.scc
-        if op.name in ("null", "src_private_base", "src_shared_base") and op.name == "null":
+        if op.name == "null":
             return lambda b: 0
+        if op.name in ("src_vccz", "src_execz"):
+            at_pair = VCC if op.name == "src_vccz" else EXEC
+            return lambda b: _zero_flag(b.pair(at_pair))
+        if op.name in APERTURES:
+            aperture = APERTURES[op.name] & ((1 << bits) - 1)
+            return lambda b: aperture
+        relative = import_module("amdwarp.emulator.calls").relative_address(self, op.name)
+        if relative is not None:
+            return lambda b: relative
         raise self.fail(f"operand {at + 1}, '{op.name}', is not known here")
 
     def scalar_target(self, at: int, bits: int = 32) -> Setter:
@@ -314,6 +327,19 @@ class Binder:
         return lambda b: b.lane_mask(index)
 
 
+#: 64-bit addresses of the LDS and scratch windows of flat accesses.
+APERTURES = {
+    "src_shared_base": 0x0001_0000_0000_0000,
+    "src_shared_limit": 0x0001_0000_FFFF_FFFF,
+    "src_private_base": 0x0002_0000_0000_0000,
+    "src_private_limit": 0x0002_0000_FFFF_FFFF,
+}
+
+
+def _zero_flag(value: Scalar) -> Scalar:
+    return int(value == 0) if isinstance(value, int) else tuple(int(x == 0) for x in value)
+
+
 def vector_of(value: Scalar, kind: str) -> Any:
     """A scalar register as numpy scalar or [waves, 1] array of type `kind`; narrower types take the low bits."""
     size = int(kind[1:])
@@ -361,10 +387,32 @@ def bind(program: Program, inst: Instruction, agpr_base: int) -> Closure:
         if gone(inst.base):
             raise Binder(program, inst, agpr_base).fail("gfx1250 does not have this instruction")
         inst = replace(inst, base=NAMES.get(inst.base, inst.base))
+    closure = bind_plainly(program, inst, agpr_base)
+    relative = import_module("amdwarp.emulator.relative")
+    if relative.takes_index(inst) and relative.indexed(program):
+        bound: Closure = relative.bind_indexed(program, inst, agpr_base, closure)
+        return bound
+    return closure
+
+
+def bind_plainly(program: Program, inst: Instruction, agpr_base: int) -> Closure:
+    """The closure of `inst` outside of index mode; the families are loaded."""
     binder = Binder(program, inst, agpr_base)
     handler = HANDLERS.get("dual issue" if inst.second is not None else inst.base)
     if handler is None or (inst.base in ONLY and program.target != "gfx1250"):
         raise binder.fail("the emulator does not know this instruction")
+    if missing_on(inst.base, program.target):
+        raise binder.fail(f"{program.target} does not have this instruction")
     closure = handler(binder)
     binder.finish()
-    return closure
+    return under_mode(closure, binder.cell) if binder.cell.used else closure
+
+
+def under_mode(closure: Closure, cell: ModeCell) -> Closure:
+    """`closure` with the batch's MODE in `cell`."""
+
+    def run(b: Batch) -> int | None:
+        cell.value = b.mode
+        return closure(b)
+
+    return run

@@ -16,6 +16,7 @@ from amdwarp.emulator.bind import Binder, MaskedSetter, handles
 from amdwarp.emulator.floats import FP4, FP8_OF_TARGET, SmallFloat, bf16_bits, bf16_value, decode, encode
 from amdwarp.emulator.lanes import SELECTIONS
 from amdwarp.emulator.memory import Array
+from amdwarp.emulator.modes import moded
 from amdwarp.emulator.state import Batch, Closure
 
 #: MODE bit that makes conversions clamp.
@@ -39,7 +40,7 @@ def clamp_f16(b: Batch, value: Any, *sources: Any) -> Any:
     return np.where(over, np.copysign(np.float16(65504), value), value).astype(np.float16)
 
 
-def _form(binder: Binder, name: str) -> SmallFloat:
+def float_format(binder: Binder, name: str) -> SmallFloat:
     forms = FP8_OF_TARGET.get(binder.program.target)
     if name == "fp4":
         return FP4
@@ -67,7 +68,7 @@ def _next(form: SmallFloat) -> float:
 # fp8 and bf8 of gfx942 and gfx950
 
 
-def _half_target(binder: Binder, upper: bool) -> MaskedSetter:
+def half_target(binder: Binder, upper: bool) -> MaskedSetter:
     """Setter of 16 bits of operand 0; the other half stays."""
     row = binder.vector(0, 1)
     shift, keep = U32(16 if upper else 0), U32(0xFFFF if upper else 0xFFFF0000)
@@ -86,9 +87,9 @@ def _half_target(binder: Binder, upper: bool) -> MaskedSetter:
 def bind_pack8(binder: Binder) -> Closure:
     """Two f32 to two codes in one half of the destination."""
     binder.need(3)
-    form = _form(binder, binder.inst.base.split("_")[3])
+    form = float_format(binder, binder.inst.base.split("_")[3])
     select = binder.take("op_sel", (0, 0, 0))
-    put = _half_target(binder, bool(select[-1]))
+    put = half_target(binder, bool(select[-1]))
     x, y = binder.source(1, "f32"), binder.source(2, "f32")
     return lambda b: put(b, narrow(b, x(b), form) | narrow(b, y(b), form) << U32(8), b.mask)
 
@@ -115,7 +116,7 @@ def _selected(binder: Binder, at: int, width: int) -> Callable[[Batch], Any]:
 def bind_unpack8(binder: Binder) -> Closure:
     """One code to f32."""
     binder.need(2)
-    form = _form(binder, binder.inst.base.split("_")[3])
+    form = float_format(binder, binder.inst.base.split("_")[3])
     code, put = _selected(binder, 1, 8), binder.target(0, "f32")
     return lambda b: put(b, decode(code(b), form), b.mask)
 
@@ -124,7 +125,7 @@ def bind_unpack8(binder: Binder) -> Closure:
 def bind_unpack8_pair(binder: Binder) -> Closure:
     """Two codes to two f32 in a register pair."""
     binder.need(2)
-    form = _form(binder, binder.inst.base.split("_")[4])
+    form = float_format(binder, binder.inst.base.split("_")[4])
     codes, row = _selected(binder, 1, 16), binder.vector(0, 2)
     put_low, put_high = binder.row_target(row, "f32"), binder.row_target(row + 1, "f32")
 
@@ -139,7 +140,7 @@ def bind_unpack8_pair(binder: Binder) -> Closure:
 # gfx950: with a scale
 
 
-def _scale(binder: Binder, at: int) -> Callable[[Batch], Any]:
+def scale_of(binder: Binder, at: int) -> Callable[[Batch], Any]:
     """Power of two in the exponent field of f32 operand `at`, as f64."""
     get = binder.source(at, "u32")
 
@@ -168,10 +169,10 @@ def bind_scaled_unpack(binder: Binder) -> Closure:
     """Two codes times a power of two; op_sel picks the half (8 bits) or byte (4 bits) of the source."""
     binder.need(3)
     wide, name = binder.inst.base.split("_")[4:6]
-    form = _form(binder, name)
+    form = float_format(binder, name)
     select = binder.take("op_sel", (0, 0, 0))
     shift = U32(16 * select[0] if form.bits == 8 else 8 * (select[0] | select[1] << 1))
-    source, scale = binder.source(1, "u32"), _scale(binder, 2)
+    source, scale = binder.source(1, "u32"), scale_of(binder, 2)
     row = binder.vector(0, 2 if wide == "f32" else 1)
     mask = U32((1 << form.bits) - 1)
     put = binder.row_target(row, "u32")
@@ -194,15 +195,15 @@ def bind_scaled_unpack(binder: Binder) -> Closure:
 def bind_scaled_pack(binder: Binder) -> Closure:
     """Two values divided by a power of two to codes; op_sel picks the half (8 bits) or byte (4 bits) written."""
     name, wide = binder.inst.base.split("_")[4:6]
-    form = _form(binder, name)
+    form = float_format(binder, name)
     sources = 2 if wide == "f32" else 1
     binder.need(2 + sources)
     select = binder.take("op_sel", (0, 0, 0, 0)[: sources + 2])
     if form.bits == 8:
-        put = _half_target(binder, bool(select[-1]))
+        put = half_target(binder, bool(select[-1]))
     else:
-        put = _byte_target(binder, select[-2] | select[-1] << 1)
-    scale = _scale(binder, 1 + sources)
+        put = byte_target(binder, select[-2] | select[-1] << 1)
+    scale = scale_of(binder, 1 + sources)
     if wide == "f32":
         x, y = binder.source(1, "f32"), binder.source(2, "f32")
     else:
@@ -222,7 +223,7 @@ def bind_scaled_pack(binder: Binder) -> Closure:
     return run
 
 
-def _byte_target(binder: Binder, byte: int) -> MaskedSetter:
+def byte_target(binder: Binder, byte: int) -> MaskedSetter:
     """Setter of one byte of operand 0; the others stay."""
     row = binder.vector(0, 1)
     shift, keep = U32(8 * byte), U32(~(0xFF << 8 * byte) & 0xFFFFFFFF)
@@ -240,9 +241,32 @@ def _byte_target(binder: Binder, byte: int) -> MaskedSetter:
 # Overflow of 32-bit to 16-bit conversions
 
 
+def f16_conversion(binder: Binder) -> Callable[[Any], Any]:
+    """f32 to f16 under MODE."""
+
+    def nearest(value: Any) -> Any:
+        return np.asarray(value).astype(np.float16)
+
+    if binder.plain_mode:
+        return nearest
+    binder.cell.used = True
+    return moded("cvt", nearest, "f16", ["f32"], binder.cell)
+
+
 @handles("v_cvt_pk_f16_f32")
 def bind_pack_f16(binder: Binder) -> Closure:
     """Two f32 to packed f16, rounded to nearest even."""
     binder.need(3)
     x, y, put = binder.source(1, "f32"), binder.source(2, "f32"), binder.target(0, "u32")
-    return lambda b: put(b, _packed_halves(np.asarray(x(b)), np.asarray(y(b)), "f16", b), b.mask)
+    convert, clamp = f16_conversion(binder), binder.flag("clamp")
+
+    def run(b: Batch) -> None:
+        out: Any = U32(0)
+        for at, value in enumerate((np.asarray(x(b)), np.asarray(y(b)))):
+            half = clamp_f16(b, convert(value), value)
+            if clamp:
+                half = np.clip(np.nan_to_num(half, nan=0.0), 0, 1).astype(np.float16)
+            out = out | half.view(U16).astype(U32) << U32(16 * at)
+        put(b, out, b.mask)
+
+    return run

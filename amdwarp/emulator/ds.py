@@ -63,7 +63,8 @@ def active(b: Batch, addresses: Array, size: int) -> Array | None:
     return mask
 
 
-def _note(b: Batch, kind: str, addresses: Array, size: int, mask: Array | None, values: Array | None = None) -> None:
+def note_lds(b: Batch, kind: str, addresses: Array, size: int, mask: Array | None, values: Array | None = None) -> None:
+    """Report an access to the observer."""
     if b.group.recorder is not None:
         b.group.recorder.access("lds", kind, addresses, size, mask, None, values)
 
@@ -118,7 +119,7 @@ def bind_read(binder: Binder) -> Closure:
     def run(b: Batch) -> None:
         addresses = address(b)
         on = active(b, addresses, size)
-        _note(b, "read", addresses, size, on)
+        note_lds(b, "read", addresses, size, on)
         old = (b.r[0][row].copy(),) if part else ()
         poison(b, row, count)
         b.issue(b.ds, binder.inst, deliver, b.mask, addresses, on, *old, early=read_now, size=size)
@@ -192,7 +193,7 @@ def bind_read_transposed(binder: Binder) -> Closure:
     def run(b: Batch) -> None:
         addresses = address(b)
         on = active(b, addresses, size)
-        _note(b, "read", addresses, size, on)
+        note_lds(b, "read", addresses, size, on)
         poison(b, row, count)
         b.issue(b.ds, binder.inst, deliver, b.mask, addresses, on, early=read_now, size=size)
 
@@ -230,7 +231,7 @@ def bind_read_two(binder: Binder) -> Closure:
         both = [address(b) for address in getters]
         lanes = [active(b, addresses, size) for addresses in both]
         for addresses, on in zip(both, lanes, strict=True):
-            _note(b, "read", addresses, size, on)
+            note_lds(b, "read", addresses, size, on)
         poison(b, row, 2 * count)
         b.issue(b.ds, binder.inst, deliver, b.mask, np.stack(both, axis=-1), *lanes, early=read_now, size=size)
 
@@ -276,7 +277,7 @@ def bind_write(binder: Binder) -> Closure:
         values = take_dwords(b, row, count)
         if upper:
             values = values >> np.uint32(16)
-        _note(b, "write", addresses, size, on, values)
+        note_lds(b, "write", addresses, size, on, values)
         b.issue(b.ds, binder.inst, deliver, b.mask, addresses, values, on, size=-1)
 
     return run
@@ -303,7 +304,7 @@ def bind_write_two(binder: Binder) -> Closure:
             addresses = address(b)
             on = active(b, addresses, size)
             values = take_dwords(b, row, count)
-            _note(b, "write", addresses, size, on, values)
+            note_lds(b, "write", addresses, size, on, values)
             pieces += [addresses, values, on]
         b.issue(b.ds, binder.inst, deliver, b.mask, *pieces, size=-1)
 
@@ -312,22 +313,10 @@ def bind_write_two(binder: Binder) -> Closure:
 
 # Atomics
 
-#: operation: (type, function of old value and operand)
+#: operation: (type, function of old value and operand); the others stand in `amdwarp.emulator.ds_atomics`
 ATOMICS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "add_u32": ("u4", np.add),
-    "sub_u32": ("u4", np.subtract),
     "add_f32": ("f4", np.add),
-    "max_f32": ("f4", np.fmax),
-    "min_f32": ("f4", np.fmin),
-    "max_u32": ("u4", np.maximum),
-    "max_i32": ("i4", np.maximum),
-    "min_u32": ("u4", np.minimum),
-    "min_i32": ("i4", np.minimum),
-    "and_b32": ("u4", np.bitwise_and),
-    "or_b32": ("u4", np.bitwise_or),
-    "xor_b32": ("u4", np.bitwise_xor),
     "wrxchg_b32": ("u4", lambda old, new: new),
-    "add_u64": ("u8", np.add),
     "wrxchg_b64": ("u8", lambda old, new: new),
 }
 
@@ -342,21 +331,12 @@ def atomic_lanes(words: Array, index: Array, operand: Array, function: Any, mask
     return found
 
 
-def _atomic_names() -> dict[str, tuple[str, bool]]:
-    names: dict[str, tuple[str, bool]] = {}
-    for name in ATOMICS:
-        if not name.startswith("wrxchg"):
-            names[f"ds_{name}"] = (name, False)
-    for name in ("add_u32", "sub_u32", "add_f32", "max_u32", "max_i32", "min_u32", "min_i32", "and_b32", "or_b32"):
-        operation, kind = name.split("_")
-        names[f"ds_{operation}_rtn_{kind}"] = (name, True)
-    for name in ("xor_b32", "wrxchg_b32", "wrxchg_b64", "add_u64"):
-        operation, kind = name.split("_")
-        names[f"ds_{operation}_rtn_{kind}"] = (name, True)
-    return names
-
-
-_ATOMIC_NAMES = _atomic_names()
+_ATOMIC_NAMES = {
+    "ds_add_f32": ("add_f32", False),
+    "ds_add_rtn_f32": ("add_f32", True),
+    "ds_wrxchg_rtn_b32": ("wrxchg_b32", True),
+    "ds_wrxchg_rtn_b64": ("wrxchg_b64", True),
+}
 
 
 @handles(*_ATOMIC_NAMES)
@@ -384,7 +364,7 @@ def bind_atomic(binder: Binder) -> Closure:
         on = all_lanes(b, active(b, addresses, size))
         if np.any(addresses[on] % size):
             raise Fault(f"an LDS atomic needs addresses that are multiples of {size}")
-        _note(b, "atomic", addresses, size, on)
+        note_lds(b, "atomic", addresses, size, on)
         values = take_dwords(b, data, count)
         if returns:
             poison(b, row, count)
@@ -393,15 +373,14 @@ def bind_atomic(binder: Binder) -> Closure:
     return run
 
 
-@handles("ds_cmpst_rtn_b32", "ds_cmpst_rtn_b64", "ds_cmpstore_rtn_b32", "ds_cmpstore_rtn_b64")
+@handles("ds_cmpstore_rtn_b32", "ds_cmpstore_rtn_b64")
 def bind_compare_swap(binder: Binder) -> Closure:
-    """Compare with the first data operand and store the second (cmpstore: the reverse); the old value is returned."""
+    """Compare with the second data operand and store the first; the old value is returned."""
     binder.need(4)
     kind = "u" + str(int(binder.inst.base[-2:]) // 8)
     size = int(kind[1])
     count = size // 4
-    order = (0, 3, 2) if "cmpstore" in binder.inst.base else (0, 2, 3)
-    row, compare, new = (binder.vector(at, count) for at in order)
+    row, compare, new = (binder.vector(at, count) for at in (0, 3, 2))
     address = address_getter(binder, 1, binder.take("offset", 0))
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
@@ -414,7 +393,7 @@ def bind_compare_swap(binder: Binder) -> Closure:
     def run(b: Batch) -> None:
         addresses = address(b)
         on = all_lanes(b, active(b, addresses, size))
-        _note(b, "atomic", addresses, size, on)
+        note_lds(b, "atomic", addresses, size, on)
         values = np.concatenate([take_dwords(b, at, count) for at in (compare, new)], axis=-1)
         poison(b, row, count)
         b.issue(b.ds, binder.inst, deliver, b.mask, addresses, values, on, size=-1)

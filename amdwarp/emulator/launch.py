@@ -15,6 +15,7 @@ from amdwarp.asm.program import EXEC, TTMP0
 from amdwarp.emulator.bind import bind
 from amdwarp.emulator.events import Recorder
 from amdwarp.emulator.memory import POISON, GlobalMemory, Lds
+from amdwarp.emulator.modes import initial_mode
 from amdwarp.emulator.scheduler import Limits, Scheduler
 from amdwarp.emulator.state import Batch, Closure, RegisterFile, Scalar, Workgroup, merge
 from amdwarp.errors import EmulatorError, UsageError
@@ -199,18 +200,9 @@ class Machine:
             if group.split_counters:
                 self._trap_registers(scalars, index, range(first, last))
             batch = Batch(group, first, last, scalars, self.program.entry)
-            batch.mode = self._mode()
+            batch.mode = initial_mode(self.program)
             batches.append(batch)
         return Scheduler(self.program, self.closures, batches, rng, limits, self.lockstep).run()
-
-    def _mode(self) -> int:
-        """Initial MODE: rounding in bits 0-3, denormals in bits 4-7, FP16_OVFL in bit 23."""
-        get = self.program.descriptor.get
-        rounding = get("float_round_mode_32") | get("float_round_mode_16_64") << 2
-        denormals = get("float_denorm_mode_32", 3) | get("float_denorm_mode_16_64", 3) << 2
-        if rounding or denormals != 15:
-            raise EmulatorError("the kernel's float mode is not rounding to nearest even with denormals")
-        return denormals << 4 | get("fp16_overflow") << 23
 
     def _work_items(self) -> None:
         """v0 holds the work-item number (x in bits 0-9; workgroups are one-dimensional)."""

@@ -5,7 +5,11 @@ M x N x K product by 64 lanes, lane l holds of A the row l % M and of B the colu
 consecutive in its registers; of D it holds the column l % N. The 8-bit formats of the f8f6f4 instructions are an
 exception: a lane's 32 elements are two runs of 16, the second K / 2 behind the first.
 
-Products are formed and summed in f32 (f64 for f64 inputs). The order of summation is the host's.
+Where the instruction names broadcasts (cbsz and abid for A, blgp for B), the lanes are permuted before that. For f64,
+blgp negates A, B and C instead; for the f8f6f4 instructions cbsz and blgp name the formats.
+
+Products are formed and summed in f32 (f64 for f64 inputs). The order of summation is the host's. MODE's denormal flags
+act on f32 inputs; with MODE.FP16_OVFL set, what overflows becomes the largest number.
 """
 
 from __future__ import annotations
@@ -20,12 +24,15 @@ import numpy as np
 from amdwarp.asm import Immediate, Register
 from amdwarp.asm.table import TABLE
 from amdwarp.emulator.bind import Binder, handles, read64, write64
+from amdwarp.emulator.convert import overflow_clamps
 from amdwarp.emulator.floats import BF6, FP4, FP6, FP8_OF_TARGET, SmallFloat, bf16_value, decode, scale_value
 from amdwarp.emulator.memory import Array
 from amdwarp.emulator.state import Batch, Closure
 
 #: uint32 [registers, waves, lanes] to element values [registers * per, waves, lanes] as (registers, waves, lanes, per)
 Decoder = Callable[[Array], Array]
+#: First row of C, its constant value, or None for 0.
+Addend = int | np.number[Any] | None
 
 _SHAPE = re.compile(r"v_mfma_(?:scale_)?(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_(\w+)$")
 
@@ -128,11 +135,11 @@ def _left(shape: Shape, decoder: Decoder, runs: int) -> Callable[[Array], Array]
     order = [shape.rows_of_result(g)[r] for r in range(shape.results // shape.blocks) for g in range(64 // shape.n)]
     if shape.m == 4:
         order = list(range(4))
-    plain = _right(shape, decoder, runs)
+    plain = right_matrix(shape, decoder, runs)
     return lambda raw: np.ascontiguousarray(plain(raw)[:, :, order])
 
 
-def _right(shape: Shape, decoder: Decoder, runs: int) -> Callable[[Array], Array]:
+def right_matrix(shape: Shape, decoder: Decoder, runs: int) -> Callable[[Array], Array]:
     """Registers of B to [waves, blocks, columns, k]; a lane's elements are `runs` separate runs of k."""
 
     def build(raw: Array) -> Array:
@@ -171,7 +178,47 @@ def _decoder(binder: Binder, name: str, which: int) -> tuple[Decoder, int]:
     return table[part], 0
 
 
+def source_lanes(binder: Binder, blocks: int) -> tuple[Array | None, Array | None]:
+    """The lane that each lane reads A and B from, after cbsz, abid and blgp; None for its own."""
+    lane = np.arange(64)
+    size, block, permutation = binder.take("cbsz", 0), binder.take("abid", 0), binder.take("blgp", 0)
+    if (size and (1 << size > blocks or size > 4)) or block >= max(1, 1 << size):
+        raise binder.fail(f"cbsz:{size} abid:{block} is no broadcast of {blocks} blocks")
+    width = 64 >> size
+    left = lane % width + width * block if size else None
+    choices = [
+        *(None, lane % 32, lane % 32 + 32, (lane + 16) % 64),
+        *(lane % 16 + 16 * row for row in range(4)),
+    ]
+    if not 0 <= permutation < len(choices):
+        raise binder.fail("blgp must lie between 0 and 7")
+    return left, choices[permutation]
+
+
+def permuted(build: Callable[[Array], Array], lanes: Array | None) -> Callable[[Array], Array]:
+    """`build` on registers whose lanes are read through `lanes`."""
+    if lanes is None:
+        return build
+    return lambda raw: build(np.ascontiguousarray(raw[:, :, lanes]))
+
+
+def flushed(matrix: Array) -> Array:
+    """f32 with denormals as zeros of their sign."""
+    tiny = np.abs(matrix) < np.finfo(np.float32).tiny
+    return np.where(tiny, np.copysign(np.float32(0), matrix), matrix)
+
+
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "xf32": 32, "i8": 8, "fp8": 8, "bf8": 8}
+
+
+def element_bits(name: str) -> int:
+    """Width of the elements of A, after the end of a mnemonic (``f16``, ``fp8_bf8``)."""
+    return _BITS[name.split("_")[0]]
+
+
+def element_decoder(binder: Binder, name: str, which: int) -> Decoder:
+    """Decoder of the elements of A (0) or B (1)."""
+    return _decoder(binder, name, which)[0]
 
 
 @handles(*(name for name in TABLE if name.startswith("v_mfma_") and "_f64" not in name))
@@ -186,15 +233,18 @@ def bind_mfma(binder: Binder) -> Closure:
     decode_a, registers_a = _decoder(binder, name, 0)
     decode_b, registers_b = _decoder(binder, name, 1)
     if not registers_a:
-        registers_a = registers_b = max(1, shape.per_lane * _BITS[name.split("_")[0]] // 32)
+        registers_a = registers_b = max(1, shape.per_lane * element_bits(name) // 32)
     a, rows_b = binder.vector(1, registers_a), binder.vector(2, registers_b)
     scales = [_scale(binder, at, shape) for at in (0, 1)] if scaled else None
     runs_a, runs_b = (2 if name == "f8f6f4" and count == 8 else 1 for count in (registers_a, registers_b))
-    build_a, build_b = _left(shape, decode_a, runs_a), _right(shape, decode_b, runs_b)
-    d, c = binder.vector(0, shape.results), _addend(binder, shape.results)
-    key_a = ("A", a, binder.inst.base, binder.inst.modifier("cbsz"))
+    build_a, build_b = _left(shape, decode_a, runs_a), right_matrix(shape, decode_b, runs_b)
+    if name != "f8f6f4":
+        lanes_a, lanes_b = source_lanes(binder, shape.blocks)
+        build_a, build_b = permuted(build_a, lanes_a), permuted(build_b, lanes_b)
+    d, c = binder.vector(0, shape.results), addend(binder, shape.results, kind)
+    key_a = ("A", a, binder.inst.base, binder.inst.modifier("cbsz"), binder.inst.modifier("abid"))
     key_b = ("B", rows_b, binder.inst.base, binder.inst.modifier("blgp"))
-    integer = kind == "i32"
+    integer, singles = kind == "i32", name == "f32"
 
     def run(b: Batch) -> None:
         cache = b.group.caches.get("mfma")
@@ -205,13 +255,15 @@ def bind_mfma(binder: Binder) -> Closure:
         right = cache.matrix((key_b, span), b.u[rows_b : rows_b + registers_b], build_b)
         if scales is not None:
             left, right = scales[0](b, left), scales[1](b, right)
-        _accumulate(b, shape, left, right, c, d, integer)
+        if singles and b.mode & 0x10 == 0:
+            left, right = flushed(left), flushed(right)
+        accumulate(b, shape, left, right, c, d, integer)
 
     return run
 
 
-def _accumulate(b: Batch, shape: Shape, left: Array, right: Array, c: int | None, d: int, integer: bool) -> None:
-    """Write C + left right to the result registers."""
+def accumulate(b: Batch, shape: Shape, left: Array, right: Array, c: Addend, d: int, integer: bool) -> None:
+    """Write C + left right to the result registers; `c` is the first row of C, a constant or None for 0."""
     product = np.matmul(left, right.transpose(0, 1, 3, 2))
     count = shape.results
     if shape.m == 4:
@@ -223,22 +275,36 @@ def _accumulate(b: Batch, shape: Shape, left: Array, right: Array, c: int | None
     file = b.i if integer else b.f
     if integer:
         moved = moved.astype(np.int64).astype(np.int32)
+    clamps = not integer and overflow_clamps(b)
+    finite = np.isfinite(file[c : c + count]).copy() if clamps and type(c) is int else True
     if c is None:
         file[d : d + count] = moved
-    else:
+    elif type(c) is int:
         np.add(file[c : c + count], moved, out=file[d : d + count])
+    else:
+        np.add(c, moved, out=file[d : d + count])
+    if clamps:
+        _clamp(file[d : d + count], finite, bool(np.isfinite(left).all() and np.isfinite(right).all()))
 
 
-def _addend(binder: Binder, count: int) -> int | None:
-    """First row of C, or None for the constant 0."""
+def _clamp(result: Array, finite: Any, sources: bool) -> None:
+    """Overflow of finite numbers becomes the largest number."""
+    over = np.isinf(result) & finite
+    if sources and over.any():
+        result[over] = np.copysign(np.finfo(np.float32).max, result[over])
+
+
+def addend(binder: Binder, count: int, kind: str) -> Addend:
+    """C of a matrix instruction with results of type `kind`."""
     op = binder.ops[3]
     if isinstance(op, Immediate):
-        if op.value != 0:
-            raise binder.fail("a constant C other than 0 is not known")
-        return None
+        if op.value == 0:
+            return None
+        value: np.number[Any] = binder.plain_source(op, 3, kind)(None)  # type: ignore[arg-type]
+        return value
     if isinstance(op, Register) and op.kind != "s":
         return binder.vector(3, count)
-    raise binder.fail("C must be a vector register tuple or 0")
+    raise binder.fail("C must be a vector register tuple or a constant")
 
 
 def _scale(binder: Binder, which: int, shape: Shape) -> Callable[[Batch, Array], Array]:
@@ -274,10 +340,11 @@ def bind_mfma_f64(binder: Binder) -> Closure:
     small = "_4b_" in binder.inst.base
     a, rows_b = binder.vector(1, 2), binder.vector(2, 2)
     results = 1 if small else 4
-    d, c = binder.vector(0, 2 * results), _addend(binder, 2 * results)
+    d, c = binder.vector(0, 2 * results), addend(binder, 2 * results, "f64")
+    negate_a, negate_b, negate_c = _negations(binder)
 
     def run(b: Batch) -> None:
-        left, right = read64(b, a).view(np.float64), read64(b, rows_b).view(np.float64)
+        left, right = negate_a * read64(b, a).view(np.float64), negate_b * read64(b, rows_b).view(np.float64)
         if small:
             # lane = k * 16 + block * 4 + row
             x, y = (v.reshape(b.n, 4, 4, 4).transpose(0, 2, 3, 1) for v in (left, right))
@@ -288,8 +355,20 @@ def bind_mfma_f64(binder: Binder) -> Closure:
             moved = np.matmul(rows, columns).reshape(b.n, 4, 64).transpose(1, 0, 2)
         for r in range(results):
             value = moved[r]
-            if c is not None:
-                value = value + read64(b, c + 2 * r).view(np.float64)
+            if type(c) is int:
+                value = value + negate_c * read64(b, c + 2 * r).view(np.float64)
+            elif c is not None:
+                value = value + np.float64(negate_c) * c
             write64(b, d + 2 * r, np.ascontiguousarray(value).view(np.uint64), None)
 
     return run
+
+
+def _negations(binder: Binder) -> tuple[float, float, float]:
+    """Factors of A, B and C of an f64 product: blgp, or neg in newer texts, negates."""
+    bits = binder.take("blgp", 0)
+    fields = binder.take("neg", (bits & 1, bits >> 1 & 1, bits >> 2 & 1))
+    if not isinstance(fields, tuple) or len(fields) != 3:
+        raise binder.fail("neg must have 3 entries")
+    a, b, c = (-1.0 if field else 1.0 for field in fields)
+    return a, b, c

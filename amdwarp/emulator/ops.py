@@ -13,6 +13,7 @@ import numpy as np
 
 from amdwarp.emulator import arith, floats
 from amdwarp.emulator.memory import Array
+from amdwarp.emulator.ops_cdna import RARE
 
 Function = Callable[..., Any]
 Op = tuple[str, str, Function | None]
@@ -145,14 +146,6 @@ def _norm16(low: float, high: float, scale: float) -> Function:
 def _insert_byte(value: Any, which: Any, old: Any) -> Any:
     shift = (which & U32(3)) * U32(8)
     return old & ~(U32(0xFF) << shift) | arith.saturate(np.rint(value), 0.0, 255.0, U32) << shift
-
-
-def _sad_u8(a: Any, b: Any, c: Any) -> Any:
-    total = c
-    for at in (0, 8, 16, 24):
-        x, y = (np.asarray(v) >> U32(at) & U32(0xFF) for v in (a, b))
-        total = total + (np.maximum(x, y) - np.minimum(x, y))
-    return total
 
 
 def _sine(function: Function) -> Function:
@@ -291,8 +284,6 @@ _INTEGER: dict[str, Op] = {
     "v_bfm_b32": ("u32", "u32 u32", lambda n, at: ((U32(1) << (n & U32(31))) - U32(1)) << (at & U32(31))),
     "v_bcnt_u32_b32": ("u32", "u32 u32", lambda a, c: arith.population(a) + c),
     "v_perm_b32": ("u32", "u32 u32 u32", _perm),
-    "v_sad_u32": ("u32", "u32 u32 u32", lambda a, b, c: np.maximum(a, b) - np.minimum(a, b) + c),
-    "v_sad_u8": ("u32", "u32 u32 u32", _sad_u8),
     "v_pack_b32_f16": ("u32", "u16 u16", lambda a, b: a.astype(U32) | b.astype(U32) << U32(16)),
 }
 for _t in ("u16", "i16", "i32", "u32"):
@@ -346,7 +337,7 @@ for _t in ("f16", "f32"):
     _FLOAT[f"v_med3_{_t}"] = (_t, f"{_t} {_t} {_t}", _fmed3)
 
 #: Every operation of this form; `valu.bind_op` binds them.
-OPS: dict[str, Op] = {**_ONE_SOURCE, **_SHIFTS, **_INTEGER, **_FLOAT}
+OPS: dict[str, Op] = {**_ONE_SOURCE, **_SHIFTS, **_INTEGER, **_FLOAT, **RARE}
 
 #: Operations whose third operand is the destination: mnemonic to (type, source type).
 ACCUMULATE: dict[str, tuple[str, str, Function]] = {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from amdwarp.emulator.bind import Binder, handles
-from amdwarp.emulator.convert import _form, _packed_halves, _scale, narrow
+from amdwarp.emulator.convert import _packed_halves, float_format, narrow, scale_of
 from amdwarp.emulator.ds import put_dwords
 from amdwarp.emulator.floats import bf16_value, decode, scale_value
 from amdwarp.emulator.memory import Array
@@ -36,7 +36,7 @@ def bind_unpack(binder: Binder) -> Closure:
     """Eight codes times a scale."""
     binder.need(3)
     wide, name = binder.inst.base.split("_")[4:6]
-    form = _form(binder, name)
+    form = float_format(binder, name)
     select = binder.take("scale_sel", 0)
     if select not in (0, 8) or (select == 8 and form.bits == 4):
         raise binder.fail(f"scale_sel:{select} is not known")
@@ -63,9 +63,9 @@ def bind_pack(binder: Binder) -> Closure:
     """Eight values divided by a scale."""
     binder.need(3)
     name, wide = binder.inst.base.split("_")[4:6]
-    form = _form(binder, name)
+    form = float_format(binder, name)
     count, narrow_count = 8 if wide == "f32" else 4, form.bits // 4
-    row, source, scale = binder.vector(0, narrow_count), binder.vector(1, count), _scale(binder, 2)
+    row, source, scale = binder.vector(0, narrow_count), binder.vector(1, count), scale_of(binder, 2)
 
     def values_of(b: Batch) -> Any:
         raw = b.u[source : source + count]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from amdwarp.asm import Immediate, Symbol
 from amdwarp.asm.program import EXEC, VCC
 from amdwarp.emulator.barriers import wave_ended
 from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.counters import drain_all
+from amdwarp.emulator.hardware import mode_field
 from amdwarp.emulator.mbarrier import complete_notifying
 from amdwarp.emulator.memory import Fault
 from amdwarp.emulator.state import AT_BARRIER, ENDED, STOP, Batch, Closure, Scalar, SplitError, expand
@@ -123,11 +122,6 @@ def bind_branch_mask(binder: Binder) -> Closure:
     return run
 
 
-_MODE_FIELD = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE, ?(\d+), ?(\d+)\)$")
-#: MODE bits for rounding and denormals; the emulator rounds to nearest even with denormals on.
-_FLOAT_CONTROL, _FLOAT_DEFAULT = 0xFF, 0xF0
-
-
 @handles("s_setreg_imm32_b32", "s_setreg_b32")
 def bind_set_mode(binder: Binder) -> Closure:
     """Write a field of MODE; other hardware registers are not known."""
@@ -135,10 +129,10 @@ def bind_set_mode(binder: Binder) -> Closure:
     op = binder.ops[0]
     if isinstance(op, Symbol) and op.name.startswith("hwreg(HW_REG_WAVE_SCHED_MODE,"):
         return lambda b: None
-    match = _MODE_FIELD.match(op.name) if isinstance(op, Symbol) else None
-    if match is None:
+    field = mode_field(op.name) if isinstance(op, Symbol) else None
+    if field is None:
         raise binder.fail("the emulator knows the fields of HW_REG_MODE only")
-    offset, size = int(match[1]), int(match[2])
+    offset, size = field
     mask = (1 << size) - 1
     get = binder.scalar_source(1)
 
@@ -147,8 +141,6 @@ def bind_set_mode(binder: Binder) -> Closure:
         if not isinstance(value, int):
             raise Fault("the waves of a batch set MODE differently", remedy="launch with lockstep=1")
         b.mode = b.mode & ~(mask << offset) | (value & mask) << offset
-        if b.mode & _FLOAT_CONTROL != _FLOAT_DEFAULT:
-            raise Fault("a rounding mode other than to nearest even with denormals is not known")
 
     return run
 
@@ -161,8 +153,15 @@ def bind_hint(binder: Binder) -> Closure:
     return lambda b: None
 
 
-@handles("buffer_wbl2", "buffer_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol", "s_dcache_inv", "s_dcache_wb")
+_CACHES = (
+    *("buffer_wbl2", "buffer_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol", "s_dcache_inv", "s_dcache_wb"),
+    *("s_dcache_inv_vol", "s_dcache_wb_vol", "s_dcache_discard", "s_dcache_discard_x2"),
+    *("s_atc_probe", "s_atc_probe_buffer"),
+)
+
+
+@handles(*_CACHES)
 def bind_cache(binder: Binder) -> Closure:
     """Caches are not modelled: memory is coherent."""
-    binder.ignore("sc0", "sc1", "nt")
+    binder.ignore("sc0", "sc1", "nt", "offset", "glc")
     return lambda b: None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,14 @@ import numpy as np
 from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.asm.program import EXEC, VCC
 from amdwarp.emulator import arith
-from amdwarp.emulator.bind import LISTS, Binder, Getter, MaskedSetter, handles
+from amdwarp.emulator.bind import LISTS, TYPES, Binder, Getter, MaskedSetter, handles
 from amdwarp.emulator.convert import clamp_f16
+from amdwarp.emulator.differences import SUMS_OF_DIFFERENCES
 from amdwarp.emulator.lanes import bind_dpp, dpp_source, sdwa_source, sdwa_target
 from amdwarp.emulator.memory import Array
+from amdwarp.emulator.modes import clamped_output, moded, operation, scaled_output
 from amdwarp.emulator.ops import ACCUMULATE, COMPARES, OPS, WIDE_MADS, Function
+from amdwarp.emulator.ops_cdna import KEEPS_UPPER
 from amdwarp.emulator.state import Batch, Closure, merge
 
 Mask = Callable[[Batch], Array | None]
@@ -55,31 +58,79 @@ def vector_target(binder: Binder, at: int, kind: str) -> MaskedSetter:
     high = binder.take("op_sel_target", 0) == 1
     if high and not kind.endswith("16"):
         raise binder.fail("op_sel on a 32-bit destination")
+    if not high and not binder.wide_target and binder.inst.base in KEEPS_UPPER:
+        return binder.row_target(binder.vector(at, 1), kind, keep=True)
     return binder.target(at, kind, high=high)
 
 
-#: Integer operations that clamp: (signed, exact operation).
-_CLAMPED: dict[str, tuple[bool, Any]] = {
-    "v_add_u32": (False, np.add),
-    "v_sub_u32": (False, np.subtract),
-    "v_add_i32": (True, np.add),
-    "v_sub_i32": (True, np.subtract),
+def _wide(function: Function) -> Function:
+    """`function` on int64 sources."""
+    return lambda *args: function(*(np.asarray(arg).astype(np.int64) for arg in args))
+
+
+def _sum_of_products(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+_ADD, _SUB, _MAD = _wide(np.add), _wide(np.subtract), _wide(_sum_of_products)
+
+#: Integer operations that clamp: exact operation on the sources.
+_CLAMPED: dict[str, Function] = {
+    **{f"v_add_{kind}": _ADD for kind in ("u32", "i32", "u16", "i16")},
+    **{f"v_sub_{kind}": _SUB for kind in ("u32", "i32", "u16", "i16")},
+    **{f"v_subrev_{kind}": _wide(lambda a, b: b - a) for kind in ("u32", "u16")},
+    **{f"v_mad_{kind}": _MAD for kind in ("u16", "i16", "u32_u16", "i32_i16", "legacy_u16", "legacy_i16")},
+    "v_mad_u32_u24": _wide(lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
+    "v_mad_i32_i24": _wide(lambda a, b, c: (a << 40 >> 40) * (b << 40 >> 40) + c),
+    "v_mul_lo_u16": _wide(np.multiply),
+    **SUMS_OF_DIFFERENCES,
 }
 
+_OMOD = {("mul", 2): 2.0, ("mul", 4): 4.0, ("div", 2): 0.5}
 
-def clamped(binder: Binder, function: Function | None, kind: str) -> Function | None:
-    """`function` followed by clamp, if the instruction has it."""
-    if not binder.flag("clamp"):
+
+def output_factor(binder: Binder) -> float | None:
+    """The factor of the output modifier mul:2, mul:4 or div:2."""
+    for name in ("mul", "div"):
+        if name in binder.left:
+            value = binder.take(name)
+            if (name, value) not in _OMOD:
+                raise binder.fail(f"the output modifier {name}:{value} is not known")
+            return _OMOD[name, value]
+    return None
+
+
+def clamped(binder: Binder, function: Function | None, kind: str, sources: Sequence[str] = ()) -> Function | None:
+    """`function` under MODE, followed by omod and clamp if the instruction has them.
+
+    Args:
+        binder: the instruction.
+        function: from sources of the types `sources` to `kind`; None moves its source.
+        kind: type of the result.
+        sources: types of the sources; where none are given they are not flushed.
+    """
+    factor, clamp = output_factor(binder), binder.flag("clamp")
+    base = binder.inst.base
+    if function is not None and not binder.plain_mode and any(source[0] == "f" for source in sources):
+        binder.cell.used = True
+        function = moded(operation(base), function, kind, sources, binder.cell)
+    if not clamp and factor is None:
         return function
     plain = function if function is not None else np.positive
     if kind[0] == "f":
-        return lambda *args: np.clip(np.nan_to_num(plain(*args), nan=0.0), 0, 1)
-    if binder.inst.base not in _CLAMPED:
+        binder.cell.used = not binder.plain_mode
+        if factor is not None:
+            plain = scaled_output(plain, kind, factor, binder.cell)
+        return clamped_output(plain, kind, binder.cell) if clamp else plain
+    if factor is not None:
+        raise binder.fail("an output modifier needs a floating-point result")
+    if sources and sources[0][0] == "f":
+        # Conversions to integers saturate as they are.
+        return plain
+    if base not in _CLAMPED:
         raise binder.fail("clamp is not known for this integer operation")
-    is_signed, exact = _CLAMPED[binder.inst.base]
-    low, high = (-(2**31), 2**31 - 1) if is_signed else (0, 2**32 - 1)
-    dtype = np.int32 if is_signed else np.uint32
-    return lambda a, b: np.clip(exact(a, b, dtype=np.int64), low, high).astype(dtype)
+    exact, limits = _CLAMPED[base], np.iinfo(TYPES[kind])
+    return lambda *args: np.clip(exact(*args), limits.min, limits.max).astype(TYPES[kind])
 
 
 @handles(*OPS)
@@ -89,7 +140,7 @@ def bind_op(binder: Binder) -> Closure:
     kinds = source_kinds.split()
     binder.need(1 + len(kinds))
     getters, mask_of = vector_sources(binder, 1, kinds)
-    function = clamped(binder, function, kind)
+    function = clamped(binder, function, kind, kinds)
     if mask_of is exec_mask and kind in LISTS and binder.inst.encoding != "sdwa":
         return _fast(binder, kind, getters, function)
     put = vector_target(binder, 0, kind)
@@ -172,7 +223,8 @@ def bind_accumulate(binder: Binder) -> Closure:
     getters, mask_of = vector_sources(binder, 1, [source_kind, source_kind])
     op = binder.ops[0]
     old = binder.plain_source(op, 0, kind)
-    return _general([*getters, old], mask_of, clamped(binder, function, kind), vector_target(binder, 0, kind))
+    operate = clamped(binder, function, kind, [source_kind, source_kind, kind])
+    return _general([*getters, old], mask_of, operate, vector_target(binder, 0, kind))
 
 
 @handles("v_fmamk_f32", "v_madmk_f32", "v_fmaak_f32", "v_madak_f32")
@@ -180,7 +232,32 @@ def bind_literal_fma(binder: Binder) -> Closure:
     """Fused multiply-add with a literal: fmamk is s0 * k + s1, fmaak is s0 * s1 + k, both in the text's order."""
     binder.need(4)
     getters = [binder.source(at, "f32") for at in (1, 2, 3)]
-    return _general(getters, exec_mask, arith.fma32, binder.target(0, "f32"))
+    function = clamped(binder, arith.fma32, "f32", ["f32"] * 3)
+    return _general(getters, exec_mask, function, binder.target(0, "f32"))
+
+
+_UNFUSED = ("v_mad_f16", "v_mad_legacy_f16", "v_mac_f16", "v_madak_f16", "v_madmk_f16")
+
+
+@handles(*_UNFUSED)
+def bind_unfused(binder: Binder) -> Closure:
+    """f16 multiply-add with two roundings; mac adds to its destination."""
+    base = binder.inst.base
+    accumulates = base == "v_mac_f16"
+    binder.need(3 if accumulates else 4)
+    getters, mask_of = vector_sources(binder, 1, ["f16"] * (2 if accumulates else 3))
+    if accumulates:
+        getters = [*getters, binder.plain_source(binder.ops[0], 0, "f16")]
+    multiply: Function = np.multiply
+    add: Function = np.add
+    if not binder.plain_mode:
+        multiply = moded("mul", np.multiply, "f16", ["f16", "f16"], binder.cell)
+        add = moded("add", np.add, "f16", ["f16", "f16"], binder.cell)
+        binder.cell.used = True
+    operate = clamped(binder, lambda a, b, c: add(multiply(a, b), c), "f16")
+    assert operate is not None
+    put, function = vector_target(binder, 0, "f16"), operate
+    return lambda b: put(b, _half_result(b, function, [source(b) for source in getters]), mask_of(b))
 
 
 @handles("v_cndmask_b32")
@@ -221,17 +298,19 @@ _CARRY: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
 
 @handles(*_CARRY)
 def bind_carry(binder: Binder) -> Closure:
-    """32-bit add and subtract with a carry per lane."""
+    """32-bit add and subtract with a carry per lane; clamp keeps the result from wrapping."""
     takes, function = _CARRY[binder.inst.base]
     binder.need(5 if takes else 4)
-    x, y = (binder.source(at, "u32") for at in (2, 3))
+    (x, y), mask_of = vector_sources(binder, 2, ["u32", "u32"])
     carry_in = binder.mask_source(4) if takes else None
-    put, put_carry = binder.target(0, "u32"), _carry_target(binder, 1)
+    clamp = binder.flag("clamp")
+    put, put_carry = vector_target(binder, 0, "u32"), _carry_target(binder, 1)
 
     def run(b: Batch) -> None:
         carry = carry_in(b).astype(np.int64) if carry_in is not None else 0
         total = np.asarray(function(np.asarray(x(b)).astype(np.int64), np.asarray(y(b)).astype(np.int64), carry))
-        put(b, (total & 0xFFFFFFFF).astype(np.uint32), b.mask)
+        kept = np.clip(total, 0, 0xFFFFFFFF) if clamp else total & 0xFFFFFFFF
+        put(b, kept.astype(np.uint32), mask_of(b))
         put_carry(b, (total < 0) | (total > 0xFFFFFFFF))
 
     return run
@@ -262,6 +341,9 @@ def bind_compare(binder: Binder) -> Closure:
     base = binder.inst.base
     to_exec = base.startswith("v_cmpx_")
     first, second, function = COMPARES[base.split("_", 2)[2]]
+    if first[0] == "f" and "_class_" not in base and not binder.plain_mode:
+        function = moded("", function, "mask", [first, second], binder.cell)
+        binder.cell.used = True
     # Since gfx10 cmpx writes exec only.
     only_exec = to_exec and binder.wide_target
     binder.need(2 if only_exec else 3)
@@ -306,7 +388,16 @@ def bind_div_fmas(binder: Binder) -> Closure:
     binder.need(4)
     x, y, z = (binder.source(at, kind) for at in (1, 2, 3))
     put = binder.target(0, kind)
-    return lambda b: put(b, arith.div_fmas(x(b), y(b), z(b), b.lane_mask(VCC), kind), b.mask)
+
+    def fmas(a: Any, c: Any, d: Any, flags: Any) -> Any:
+        return arith.div_fmas(a, c, d, flags, kind)
+
+    function: Function | None = fmas
+    if not binder.plain_mode:
+        function, binder.cell.used = moded("", fmas, kind, [kind, kind, kind, "mask"], binder.cell), True
+    operate = clamped(binder, function, kind)
+    assert operate is not None
+    return lambda b: put(b, operate(x(b), y(b), z(b), b.lane_mask(VCC)), b.mask)
 
 
 @handles("v_bitop3_b32", "v_bitop3_b16")
@@ -328,7 +419,7 @@ def bind_bitop3(binder: Binder) -> Closure:
     return _general(getters, mask_of, function, put)
 
 
-@handles("v_nop")
+@handles("v_nop", "v_clrexcp")
 def bind_nop(binder: Binder) -> Closure:
     """Nothing."""
     return lambda b: None

@@ -17,6 +17,7 @@ import numpy as np
 
 from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.asm.program import M0
+from amdwarp.emulator import structured
 from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.ds import DROPPED, all_lanes, poison, put_dwords, put_half, take_dwords
 from amdwarp.emulator.memory import POISON, Array, Fault, gather_block, scatter_block
@@ -70,13 +71,14 @@ def _wave_column(value: Any, waves: int) -> Array:
 
 def buffer_locator(binder: Binder, at: int) -> Locator:
     """Address function of a buffer instruction whose address operands start at `at`: vaddr, resource, soffset."""
-    offen = binder.flag("offen")
+    offen, idxen = binder.flag("offen"), binder.flag("idxen")
     immediate = binder.take("offset", 0)
-    if binder.flag("idxen") or binder.flag("addr64"):
-        raise binder.fail("structured buffer addresses (idxen) are not known")
-    row = binder.vector(at, 1) if offen else None
-    if not offen and binder.ops[at] != Symbol("off"):
-        raise binder.fail("'off' expected where there is no offen")
+    if binder.flag("addr64") or (idxen and binder.wide_target):
+        raise binder.fail("structured buffer addresses (idxen, addr64) are not known on this target")
+    first = binder.vector(at, offen + idxen) if offen or idxen else None
+    if first is None and binder.ops[at] != Symbol("off"):
+        raise binder.fail("'off' expected where there is neither offen nor idxen")
+    row = first + idxen if offen and first is not None else None
     resource = binder.scalar(at + 1, 4)
     scalar_offset = binder.scalar_source(at + 2)
     # gfx1250: 57 bits of address, then 45 bits of size; gfx9: 48 bits, and 32 from bit 64 on.
@@ -84,17 +86,20 @@ def buffer_locator(binder: Binder, at: int) -> Locator:
 
     def locate(b: Batch, size: int) -> Located:
         values: list[Any] = [*b.s[resource : resource + 4], scalar_offset(b)]
-        if not all(type(value) is int for value in values):
-            values = [_wave_column(value, b.n) for value in values]
-        low, high, third, fourth, shift = values
-        base: Any = low | (high & top) << 32
-        records: Any = high >> 25 | third << 7 | (fourth & 0x3F) << 39 if large else third
         if row is None:
             inside = np.full((b.n, b.group.lanes), immediate, np.int64)
         else:
             inside = b.r[0][row].astype(np.int64)
             if immediate:
                 inside += immediate
+        if not large and (idxen or structured.is_structured(values)):
+            index = b.r[0][first].astype(np.int64) if idxen and first is not None else 0
+            return structured.locate(b, values[:4], index, inside, values[4], size, idxen)
+        if not all(type(value) is int for value in values):
+            values = [_wave_column(value, b.n) for value in values]
+        low, high, third, fourth, shift = values
+        base: Any = low | (high & top) << 32
+        records: Any = high >> 25 | third << 7 | (fourth & 0x3F) << 39 if large else third
         if type(shift) is not int or shift:
             inside = inside + shift
         addresses = (inside + base).view(np.uint64)
@@ -291,7 +296,7 @@ def bind_flat_store(binder: Binder) -> Closure:
 
 # Direct to LDS
 
-_LDS_LOADS = {"dword": LOADS["dword"], "dwordx3": LOADS["dwordx3"], "dwordx4": LOADS["dwordx4"]}
+_LDS_LOADS = {tail: LOADS[tail] for tail in ("dword", "dwordx3", "dwordx4", "ubyte", "sbyte", "ushort", "sshort")}
 
 
 @handles(*(f"global_load_lds_{tail}" for tail in _LDS_LOADS))
@@ -304,14 +309,15 @@ def bind_global_load_lds(binder: Binder) -> Closure:
 
 
 def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, str], immediate: int) -> Closure:
-    """A load to LDS: lane l writes at M0 + immediate + l * size.
+    """A load to LDS: lane l writes at M0 + immediate + l * size; a byte or short is extended to a dword.
 
     The destination of the enabled lanes is poisoned at issue and written at the wait; lanes out of the buffer's range
     write zeros, disabled lanes nothing. M0 = 0x7fffffff drops the whole copy.
     """
-    size = form[0]
-    if size not in (4, 12, 16):
-        raise binder.fail("a load to LDS moves 1, 3 or 4 dwords for each lane")
+    width, _, is_signed, part = form
+    size = max(4, width)
+    if part or size == 8:
+        raise binder.fail("a load to LDS moves a byte, a short or 1, 3 or 4 dwords for each lane")
     step = np.arange(binder.lanes, dtype=np.int64) * size
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
@@ -319,8 +325,10 @@ def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, st
         scatter_block(b.group.lds.data, addresses, values, size, on)
 
     def run(b: Batch) -> None:
-        located = locator(b, size)
-        values = read_located(b, located, size)
+        located = locator(b, width)
+        values = read_located(b, located, width)
+        if is_signed:
+            values = _extend(values, width)
         start = np.array(expand(b.s[M0], b.n), np.int64)
         dropped = start == DROPPED
         addresses = (start + immediate)[:, None] + step
@@ -329,7 +337,7 @@ def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, st
             on = all_lanes(b, on) & ~dropped[:, None]
         b.group.lds.check(addresses, size, on)
         if b.group.recorder is not None:
-            note(b, "read", located, size)
+            note(b, "read", located, width)
             filled = None if located[1] is None else ~located[1]
             b.group.recorder.access("lds", "write", addresses, size, on, filled, values)
         if b.ds:
@@ -385,23 +393,53 @@ def bind_scratch_load(binder: Binder) -> Closure:
     """Load from the lane's private memory."""
     operand_count(binder, 3)
     size, count, is_signed, part = LOADS[binder.inst.base[len("scratch_load_") :]]
-    if part:
-        raise binder.fail("half-register scratch loads are not known")
     row, address = binder.vector(0, count), scratch_address(binder, 1)
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
         put_dwords(b, row, payload[1], payload[0])
 
     def run(b: Batch) -> None:
-        inside = address(b)
-        index = _scratch_index(b, inside, size)
-        values = _gather_scratch(b, index, size)
+        values = _read_scratch(b, address(b), size)
         if is_signed:
             values = _extend(values, size)
-        if b.group.recorder is not None:
-            b.group.recorder.access("scratch", "read", inside, size, b.mask)
+        if part:
+            values = put_half(values, b.r[0][row], part)
         poison(b, row, count)
         b.issue(b.vm, binder.inst, deliver, b.mask, values)
+
+    return run
+
+
+def _read_scratch(b: Batch, inside: Array, size: int) -> Array:
+    values = _gather_scratch(b, _scratch_index(b, inside, size), size)
+    if b.group.recorder is not None:
+        b.group.recorder.access("scratch", "read", inside, size, b.mask)
+    return values
+
+
+@handles(*(f"scratch_load_lds_{tail}" for tail in _LDS_LOADS if "x" not in tail))
+def bind_scratch_load_lds(binder: Binder) -> Closure:
+    """Load from private memory straight to LDS: lane l writes a dword at M0 + 4 * l."""
+    operand_count(binder, 2)
+    size, _, is_signed, _ = _LDS_LOADS[binder.inst.base[len("scratch_load_lds_") :]]
+    immediate = binder.inst.modifier("offset")
+    constant = immediate if isinstance(immediate, int) else 0
+    address, step = scratch_address(binder, 0), 4 * np.arange(binder.lanes, dtype=np.int64)
+
+    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
+        on, addresses, values = payload
+        scatter_block(b.group.lds.data, addresses, values, 4, on)
+
+    def run(b: Batch) -> None:
+        values = _read_scratch(b, address(b), size)
+        if is_signed:
+            values = _extend(values, size)
+        addresses = np.array(expand(b.s[M0], b.n), np.int64)[:, None] + constant + step
+        b.group.lds.check(addresses, 4, b.mask)
+        if b.group.recorder is not None:
+            b.group.recorder.access("lds", "write", addresses, 4, b.mask, None, values)
+        scatter_block(b.group.lds.data, addresses, np.full_like(values, POISON), 4, b.mask)
+        b.issue(b.vm, binder.inst, deliver, b.mask, addresses, values)
 
     return run
 

@@ -10,11 +10,11 @@ import numpy as np
 from amdwarp.asm import Immediate, Register, Symbol
 from amdwarp.emulator import arith
 from amdwarp.emulator.bind import TYPES, Binder, Getter, handles, vector_of
-from amdwarp.emulator.convert import clamp_f16
+from amdwarp.emulator.convert import clamp_f16, f16_conversion
 from amdwarp.emulator.floats import bf16_value
 from amdwarp.emulator.ops import fmax, fmin
 from amdwarp.emulator.state import Batch, Closure
-from amdwarp.emulator.valu import clamped
+from amdwarp.emulator.valu import clamped, vector_sources
 
 Function = Callable[..., Any]
 
@@ -90,7 +90,7 @@ def bind_pair(binder: Binder) -> Closure:
     binder.need(1 + count)
     halves = _selectors(binder, count)
     row = binder.vector(0, 2)
-    run_of = clamped(binder, function, "f32")
+    run_of = clamped(binder, function, "f32", ["f32"] * count)
     assert run_of is not None
     operate = run_of
     low, high = (
@@ -141,7 +141,9 @@ def bind_halves(binder: Binder) -> Closure:
     halves = _selectors(binder, count)
     if kind[0] != "f" and any(any(neg) for _, neg in halves):
         raise binder.fail("neg needs a floating-point operation")
-    operate = clamped(binder, function, kind) if kind[0] == "f" else _clamped_half(binder, function, kind)
+    operate = (
+        clamped(binder, function, kind, [kind] * count) if kind[0] == "f" else _clamped_half(binder, function, kind)
+    )
     assert operate is not None
     low, high = ([_half(binder, 1 + at, select[at], neg[at], kind) for at in range(count)] for select, neg in halves)
     put = binder.target(0, "u32")
@@ -158,15 +160,28 @@ def bind_halves(binder: Binder) -> Closure:
     return run
 
 
+_EXACT_HALVES: dict[str, Function] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mad": lambda a, b, c: a * b + c,
+    "mul": lambda a, b: a * b,
+}
+
+
 def _clamped_half(binder: Binder, function: Function, kind: str) -> Function:
     """`function` with its result clamped to the type's range, if the instruction has clamp."""
     if not binder.flag("clamp"):
         return function
-    exact = {"add": np.add, "sub": np.subtract}.get(binder.inst.base.split("_")[2])
+    exact = _EXACT_HALVES.get(binder.inst.base.split("_")[2])
     if exact is None:
         raise binder.fail("clamp is not known for this integer operation")
     limits = np.iinfo(TYPES[kind])
-    return lambda a, b: np.clip(exact(a, b, dtype=np.int32), limits.min, limits.max).astype(TYPES[kind])
+
+    def run(*args: Any) -> Any:
+        wide = exact(*(np.asarray(arg).astype(np.int64) for arg in args))
+        return np.clip(wide, limits.min, limits.max).astype(TYPES[kind])
+
+    return run
 
 
 def _half(binder: Binder, at: int, which: int, neg: int, kind: str) -> Getter:
@@ -185,33 +200,63 @@ def _half(binder: Binder, at: int, which: int, neg: int, kind: str) -> Getter:
 
 @handles("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
 def bind_mixed(binder: Binder) -> Closure:
-    """Fused multiply-add of f32; op_sel_hi marks a source as f16, op_sel its half."""
+    """Fused multiply-add of f32; op_sel_hi marks a source as f16, op_sel its half, neg_hi takes its absolute value."""
     binder.need(4)
     select, is_half = binder.take("op_sel", (0, 0, 0)), binder.take("op_sel_hi", (0, 0, 0))
     neg, absolute = binder.take("neg_lo", (0, 0, 0)), binder.take("neg_hi", (0, 0, 0))
-    if any(absolute):
-        raise binder.fail("neg_hi (absolute value) is not known for this instruction")
 
     def one(at: int) -> Getter:
         if is_half[at]:
-            get = binder.source(1 + at, "f16", high=bool(select[at]))
-            return _negated(lambda b: get(b).astype(np.float32), neg[at])
-        return _negated(binder.source(1 + at, "f32"), neg[at])
+            narrow = binder.source(1 + at, "f16", high=bool(select[at]))
+            get: Getter = lambda b: narrow(b).astype(np.float32)  # noqa: E731
+        else:
+            get = binder.source(1 + at, "f32")
+        if absolute[at]:
+            signed = get
+            get = lambda b: np.abs(signed(b))  # noqa: E731
+        return _negated(get, neg[at])
 
     x, y, z = (one(at) for at in range(3))
     name = binder.inst.base
+    operate = clamped(binder, arith.fma32, "f32", ["f32"] * 3)
+    assert operate is not None
     if name == "v_fma_mix_f32":
         put = binder.target(0, "f32")
-        return lambda b: put(b, arith.fma32(x(b), y(b), z(b)), b.mask)
+        return lambda b: put(b, operate(x(b), y(b), z(b)), b.mask)
     row = binder.vector(0, 1)
     shift = np.uint32(16 if name == "v_fma_mixhi_f16" else 0)
     keep = np.uint32(0xFFFF if name == "v_fma_mixhi_f16" else 0xFFFF0000)
     put = binder.row_target(row, "u32")
+    narrow16 = f16_conversion(binder)
 
     def run(b: Batch) -> None:
-        wide = arith.fma32(x(b), y(b), z(b))
-        half = clamp_f16(b, wide.astype(np.float16), wide).view(np.uint16).astype(np.uint32)
+        wide = operate(x(b), y(b), z(b))
+        half = clamp_f16(b, narrow16(wide), wide).view(np.uint16).astype(np.uint32)
         put(b, half << shift | (b.r[0][row] & keep), b.mask)
+
+    return run
+
+
+@handles("v_pk_fmac_f16")
+def bind_packed_accumulate(binder: Binder) -> Closure:
+    """Two f16 multiply-adds into the destination."""
+    binder.need(3)
+    (x, y), mask_of = vector_sources(binder, 1, ["u32", "u32"])
+    row, put = binder.vector(0, 1), binder.target(0, "u32")
+    operate = clamped(binder, arith.fma16, "f16", ["f16"] * 3)
+    assert operate is not None
+
+    def half(value: Any, at: int) -> Any:
+        return (np.asarray(value) >> np.uint32(16 * at)).astype(np.uint16).view(np.float16)
+
+    def run(b: Batch) -> None:
+        sources = (x(b), y(b), b.r[0][row])
+        out: Any = np.uint32(0)
+        for at in (0, 1):
+            args = [half(value, at) for value in sources]
+            bits = clamp_f16(b, operate(*args), *args).view(np.uint16).astype(np.uint32)
+            out = out | bits << np.uint32(16 * at)
+        put(b, out, mask_of(b))
 
     return run
 
@@ -223,43 +268,73 @@ DOTS: dict[str, tuple[str, str]] = {
     "v_dot2_f32_bf16": ("bf16", "f32"),
     "v_dot2c_f32_f16": ("f16", "f32"),
     "v_dot2c_f32_bf16": ("bf16", "f32"),
+    "v_dot2_i32_i16": ("i16", "i32"),
+    "v_dot2_u32_u16": ("u16", "u32"),
+    "v_dot2c_i32_i16": ("i16", "i32"),
     "v_dot4_i32_i8": ("i8", "i32"),
     "v_dot4_u32_u8": ("u8", "u32"),
     "v_dot4c_i32_i8": ("i8", "i32"),
+    "v_dot8_i32_i4": ("i4", "i32"),
+    "v_dot8_u32_u4": ("u4", "u32"),
+    "v_dot8c_i32_i4": ("i4", "i32"),
 }
 
 
 def _elements(value: Any, kind: str) -> list[Any]:
     """The packed elements of uint32 `value` as f64 (exact for all these types)."""
     bits = np.asarray(value)
-    if kind in ("i8", "u8"):
-        fields = [(bits >> np.uint32(at) & np.uint32(0xFF)).astype(np.uint8) for at in (0, 8, 16, 24)]
-        return [field.view(np.int8 if kind == "i8" else np.uint8).astype(np.float64) for field in fields]
+    if kind[0] in "iu":
+        width = int(kind[1:])
+        fields: list[Any] = [bits >> np.uint32(at) & np.uint32((1 << width) - 1) for at in range(0, 32, width)]
+        spare = np.uint32(32 - width)
+        if kind[0] == "i":
+            fields = [(field << spare).view(np.int32) >> spare.view(np.int32) for field in fields]
+        return [field.astype(np.float64) for field in fields]
     halves = [bits & np.uint32(0xFFFF), bits >> np.uint32(16)]
     if kind == "f16":
         return [half.astype(np.uint16).view(np.float16).astype(np.float64) for half in halves]
     return [bf16_value(half).astype(np.float64) for half in halves]
 
 
+def _signs(binder: Binder, kind: str) -> list[tuple[float, float]]:
+    """Factors of the two element pairs from neg_lo and neg_hi."""
+    fields = [binder.take(name, (0, 0, 0)) for name in ("neg_lo", "neg_hi")]
+    if kind[0] in "iu" and any(any(field) for field in fields):
+        raise binder.fail("neg needs a floating-point operation")
+    if any(len(field) > 2 and field[2] for field in fields):
+        raise binder.fail("the addend of a dot product is negated with a minus")
+    return [(1.0 - 2 * field[0], 1.0 - 2 * field[1]) for field in fields]
+
+
 @handles(*DOTS)
 def bind_dot(binder: Binder) -> Closure:
-    """c + the sum of products of packed elements."""
+    """c + the sum of products of packed elements; clamp keeps integers from wrapping and f32 within [0, 1]."""
     name = binder.inst.base
     kind, result = DOTS[name]
     accumulates = "c_" in name
     binder.need(3 if accumulates else 4)
     if any(value != (1,) * len(value) for value in (binder.take("op_sel_hi", (1,)),) if isinstance(value, tuple)):
         raise binder.fail("op_sel_hi other than ones is not known for a dot product")
-    x, y = binder.source(1, "u32"), binder.source(2, "u32")
+    signs = _signs(binder, kind)
+    (x, y), mask_of = vector_sources(binder, 1, ["u32", "u32"])
     z = binder.plain_source(binder.ops[0], 0, result) if accumulates else binder.source(3, result)
     put = binder.target(0, result)
+    clamp = binder.flag("clamp")
+    limits = None if result == "f32" else np.iinfo(TYPES[result])
 
     def run(b: Batch) -> None:
-        products = [p * q for p, q in zip(_elements(x(b), kind), _elements(y(b), kind), strict=True)]
-        total = sum(products) + np.asarray(z(b)).astype(np.float64)
-        if result == "f32":
-            put(b, total.astype(np.float32), b.mask)
+        pairs = zip(_elements(x(b), kind), _elements(y(b), kind), strict=True)
+        if limits is None:
+            products = [(s * p) * (t * q) for (p, q), (s, t) in zip(pairs, signs, strict=True)]
         else:
-            put(b, total.astype(np.int64).astype(TYPES[result]), b.mask)
+            products = [p * q for p, q in pairs]
+        total = sum(products) + np.asarray(z(b)).astype(np.float64)
+        if limits is None:
+            single = total.astype(np.float32)
+            put(b, np.clip(np.nan_to_num(single, nan=0.0), 0, 1) if clamp else single, mask_of(b))
+            return
+        if clamp:
+            total = np.clip(total, limits.min, limits.max)
+        put(b, total.astype(np.int64).astype(TYPES[result]), mask_of(b))
 
     return run

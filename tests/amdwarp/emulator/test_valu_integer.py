@@ -58,6 +58,10 @@ def perm(a: int, b: int, select: int) -> int:
     return out
 
 
+#: Upper half of a register that nothing has written yet, which some 16-bit operations leave alone.
+UPPER = 0xFFFF0000
+
+
 def bfe_i32(a: int, at: int, width: int) -> int:
     at, width = at % 32, width % 32
     width = min(width, 32 - at)
@@ -81,12 +85,12 @@ THREE: dict[str, Callable[[int, int, int], int]] = {
     "v_mad_u32_u24": lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c,
     "v_mad_i32_i24": lambda a, b, c: s(a, 24) * s(b, 24) + s(c),
     "v_mad_u32_u16": lambda a, b, c: (a & 0xFFFF) * (b & 0xFFFF) + c,
-    "v_mad_u16": lambda a, b, c: a * b + c & 0xFFFF,
+    "v_mad_u16": lambda a, b, c: (a * b + c & 0xFFFF) | UPPER,
     "v_min3_i32": lambda a, b, c: min(s(a), s(b), s(c)),
     "v_max3_u32": max,
     "v_med3_i32": lambda a, b, c: median(s(a), s(b), s(c)),
     "v_med3_u32": median,
-    "v_max3_i16": lambda a, b, c: max(s(a, 16), s(b, 16), s(c, 16)) & 0xFFFF,
+    "v_max3_i16": lambda a, b, c: (max(s(a, 16), s(b, 16), s(c, 16)) & 0xFFFF) | UPPER,
     "v_sad_u32": lambda a, b, c: abs(a - b) + c,
     "v_sad_u8": lambda a, b, c: sum(abs((a >> k & 255) - (b >> k & 255)) for k in (0, 8, 16, 24)) + c,
 }
