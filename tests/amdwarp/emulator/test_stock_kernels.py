@@ -177,8 +177,8 @@ def _operand(random: Any, form: str, rows: int, k: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("forms", SCALED, ids=str)
-@pytest.mark.parametrize("mfma", [16, 32])
-def test_matmul_scaled(run_stock: Any, random: Any, forms: tuple[str, str], mfma: int) -> None:
+@pytest.mark.parametrize(("arch", "mfma"), [("gfx950", 16), ("gfx950", 32), ("gfx1250", 0)])
+def test_matmul_scaled(run_stock: Any, random: Any, forms: tuple[str, str], arch: str, mfma: int) -> None:
     bm = bn = 64
     bk, k = 128, 256
     (a, a_values), (b, b_values) = (_operand(random, form, 64, k) for form in forms)
@@ -187,7 +187,7 @@ def test_matmul_scaled(run_stock: Any, random: Any, forms: tuple[str, str], mfma
     pack = [2 if form == "e2m1" else 1 for form in forms]
     signature = {"a": "*u8", "b": "*u8", "c": "*fp32", "sa": "*u8", "sb": "*u8", "K": "i32"}
     constants = {"BM": bm, "BN": bn, "BK": bk, "FA": forms[0], "FB": forms[1], "PA": pack[0], "PB": pack[1]}
-    run_stock("matmul_scaled", "gfx950", signature, constants, [a, b, c, sa, sb, k], (1,), matrix_instr_nonkdim=mfma)
+    run_stock("matmul_scaled", arch, signature, constants, [a, b, c, sa, sb, k], (1,), matrix_instr_nonkdim=mfma)
     left = a_values * np.exp2(np.repeat(sa.astype(np.float64) - 127, 32, axis=1))
     right = b_values * np.exp2(np.repeat(sb.astype(np.float64) - 127, 32, axis=1))
     _close(c, left @ right.T, 1e-5)
@@ -341,9 +341,10 @@ def test_cast(run_stock: Any, random: Any, arch: str, source: str, target: str) 
     np.testing.assert_array_equal(out.astype(np.float64), middle.astype(goal).astype(np.float64))
 
 
+@pytest.mark.parametrize("arch", ["gfx950", "gfx1250"])
 @pytest.mark.parametrize("source", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("target", ["fp8e4nv", "fp8e5"])
-def test_cast_saturates(run_stock: Any, source: str, target: str) -> None:
+def test_cast_saturates(run_stock: Any, arch: str, source: str, target: str) -> None:
     top = {"fp8e4nv": 448.0, "fp8e5": 57344.0}[target]
     with np.errstate(over="ignore"):
         values = [top, -top, 1.03 * top, 1.2 * top, -60000.0, 0.0, -0.0, 1e-6]
@@ -351,7 +352,7 @@ def test_cast_saturates(run_stock: Any, source: str, target: str) -> None:
     out = np.zeros(8, CASTS[target])
     run_stock(
         "cast",
-        "gfx950",
+        arch,
         {"x": f"*{source}", "out": f"*{target}", "n": "i32"},
         {"ROUND": "rtne", "BLOCK": 64},
         [x, out, 8],
