@@ -107,7 +107,7 @@ def cases() -> dict[str, Case]:
     from .cases import gemm, host
 
     found: dict[str, Case] = {}
-    for case in (*gemm.CASES, *host.CASES):
+    for case in (*gemm.build_cases(), *host.build_cases()):
         if case.name in found:
             raise ValueError(f"two cases are called {case.name}")
         found[case.name] = case
@@ -125,7 +125,7 @@ def select(patterns: Sequence[str]) -> list[Case]:
         return list(known.values())
     chosen: dict[str, Case] = {}
     for pattern in patterns:
-        names = [name for name in known if fnmatchcase(name, pattern) or name.startswith(pattern.rstrip("/") + "/")]
+        names = [name for name in known if fnmatchcase(name, pattern) or fnmatchcase(name, pattern.rstrip("/") + "/*")]
         if not names:
             raise UsageError(f"no case matches {pattern!r}", remedy="amdwarp bench list shows them")
         chosen |= {name: known[name] for name in names}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from amdwarp.errors import UsageError
+
 from ..model import TileWork, model
 from ..registry import Case, GpuWork, Modelled
 
-SCHEDULES = ("inter_wave_256", "inter_wave_128")
 DTYPES = ("fp16", "bf16")
 Shape = tuple[int, int, int]
 #: A square product, and layers of an 8-billion-parameter Llama 3 at 4096 tokens.
@@ -19,7 +21,7 @@ SHAPES: tuple[Shape, ...] = ((4096, 4096, 4096), (4096, 6144, 4096), (4096, 4096
 STOCK: dict[str, bool | None] = {"stock": None, "stock_pingpong_off": False, "stock_pingpong_on": True}
 #: Shapes at which the stock kernel is tuned by the model; each takes a minute or more.
 TUNED_SHAPES = SHAPES[:1]
-STOCK_TARGETS = ("gfx950", "gfx942")
+TARGETS = ("gfx950", "gfx942")
 #: The largest relative difference (Frobenius) from torch's product that is timed. Rounding to bf16 costs 2**-9.
 MISMATCH = 0.01
 
@@ -27,6 +29,20 @@ MISMATCH = 0.01
 def shape_text(shape: Shape) -> str:
     """``MxNxK``."""
     return "x".join(map(str, shape))
+
+
+@functools.cache
+def own_schedules(target: str, dtype: str) -> tuple[str, ...]:
+    """Names of the schedules of ``amdwarp.kernels.gemm`` that a target and a dtype can have."""
+    from amdwarp.kernels.gemm import SCHEDULES
+
+    found = []
+    for name in SCHEDULES:
+        with contextlib.suppress(UsageError):
+            chosen = own_plan(name, SHAPES[0], dtype, target)
+            if chosen.schedule == SCHEDULES[name]:  # not another one of its family
+                found.append(name)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -155,10 +171,10 @@ def _autotuned(variant: str, target: str) -> Any:  # untested on hardware
     return triton.autotune(configs=configs, key=["m", "n", "k"])(even(triton.jit(matmul)))
 
 
-def _own_case(schedule: str, shape: Shape, dtype: str) -> Case:
-    modelled = functools.partial(model_own, schedule, shape, dtype, "gfx950")
+def _own_case(schedule: str, shape: Shape, dtype: str, target: str) -> Case:
+    modelled = functools.partial(model_own, schedule, shape, dtype, target)
     hardware = functools.partial(gpu_work, functools.partial(run_own, schedule), shape, dtype)
-    return Case("gemm", schedule, shape_text(shape), dtype, "gfx950", modelled=modelled, hardware=hardware)
+    return Case("gemm", schedule, shape_text(shape), dtype, target, modelled=modelled, hardware=hardware)
 
 
 def _stock_case(variant: str, shape: Shape, dtype: str, target: str) -> Case:
@@ -172,8 +188,13 @@ def _torch_case(shape: Shape, dtype: str, target: str) -> Case:
     return Case("gemm", "torch", shape_text(shape), dtype, target, hardware=hardware, baseline=True)
 
 
-CASES: tuple[Case, ...] = (
-    *(_own_case(schedule, shape, dtype) for schedule in SCHEDULES for shape in SHAPES for dtype in DTYPES),
-    *(_stock_case(v, shape, dtype, t) for t in STOCK_TARGETS for v in STOCK for shape in SHAPES for dtype in DTYPES),
-    *(_torch_case(shape, dtype, t) for t in STOCK_TARGETS for shape in SHAPES for dtype in DTYPES),
-)
+def build_cases() -> list[Case]:
+    """Every case of this file."""
+    found = []
+    for target in TARGETS:
+        for dtype in DTYPES:
+            for shape in SHAPES:
+                found += [_own_case(name, shape, dtype, target) for name in own_schedules(target, dtype)]
+                found += [_stock_case(variant, shape, dtype, target) for variant in STOCK]
+                found.append(_torch_case(shape, dtype, target))
+    return found

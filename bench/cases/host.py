@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..registry import Case, HostWork
-from .gemm import SCHEDULES, own_launch, own_plan, shape_text
+from .gemm import own_launch, own_plan, own_schedules, shape_text
 
 TARGET = "gfx950"
 DTYPE = "fp16"
@@ -175,14 +175,14 @@ def _case(kind: str, builder: Any, schedule: str, shape: tuple[int, int, int] | 
     return Case(kind, schedule, text, DTYPE, TARGET, cpu=functools.partial(builder, schedule))
 
 
-CASES: tuple[Case, ...] = tuple(
-    _case(kind, builder, schedule, shape)
-    for kind, builder, shape in (
+def build_cases() -> list[Case]:
+    """Every case of this file."""
+    kinds = (
         ("compile", compile_work, None),
         ("passes", pass_work, None),
         ("launch", launch_work, LAUNCH_SHAPE),
         ("emulator", emulator_work, RUN_SHAPE),
         ("model", model_work, RUN_SHAPE),
     )
-    for schedule in SCHEDULES
-)
+    names = own_schedules(TARGET, DTYPE)
+    return [_case(kind, builder, name, shape) for kind, builder, shape in kinds for name in names]

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from amdwarp.errors import AmdwarpError
 
-from ..cases.gemm import SCHEDULES, STOCK, Shape, model_own, model_stock, shape_text
+from ..cases.gemm import STOCK, Shape, model_own, model_stock, own_schedules, shape_text
 from ..registry import Modelled
 
 #: Modelled launches closer than this share are a tie, as in ``amdwarp.cycles.compare``.
@@ -18,8 +18,6 @@ TITLES = {
     "stock": "stock tl.dot, default",
     "stock_pingpong_off": "stock tl.dot, ping-pong off",
     "stock_pingpong_on": "stock tl.dot, ping-pong on",
-    "inter_wave_256": "ours, inter_wave_256",
-    "inter_wave_128": "ours, inter_wave_128",
 }
 COLUMNS = ("kernel", "configuration", "clk/iter", "FLOP/clk/CU", "MFMA %", "VGPRs", "spills", "launch clk", "ratio", "")
 
@@ -35,7 +33,12 @@ class Peer:
     @property
     def own(self) -> bool:
         """It is a kernel of this package."""
-        return self.variant in SCHEDULES
+        return self.variant not in TITLES
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return TITLES.get(self.variant, f"ours, {self.variant}")
 
     @property
     def clk(self) -> float | None:
@@ -46,9 +49,9 @@ class Peer:
 def peers(shape: Shape, dtype: str, target: str, say: Callable[[str], object] = lambda text: None) -> list[Peer]:
     """Model the stock variants and this package's schedules on one product."""
     found = []
-    for variant in (*STOCK, *SCHEDULES):
+    for variant in (*STOCK, *own_schedules(target, dtype)):
         say(f"{variant} {shape_text(shape)} {dtype} {target}")
-        build = model_own if variant in SCHEDULES else model_stock
+        build = model_stock if variant in STOCK else model_own
         try:
             found.append(Peer(variant, build(variant, shape, dtype, target)))
         except AmdwarpError as error:
@@ -88,13 +91,13 @@ def table(lines: Sequence[Peer], shape: Shape, dtype: str, target: str) -> Table
     reference = fastest_stock(lines)
     for line in lines:
         if line.result is None:
-            made.add_row(TITLES[line.variant], "-")
+            made.add_row(line.title, "-")
             continue
         figures, compiled, notes = line.result.figures, line.result.compiled, line.result.notes
         value = ratio(line, reference)
         steady = "~" if notes["steady"] else ""
         made.add_row(
-            TITLES[line.variant],
+            line.title,
             notes["config"],
             f"{steady}{figures['clk_per_iteration']:.0f}",
             f"{figures['flop_per_clk']:.0f}",
@@ -126,4 +129,4 @@ def sentence(lines: Sequence[Peer]) -> str:
     if value is None or reference is None:
         return "There is nothing to compare with."
     words = {"tie": "ties with", "fewer clk": "takes fewer clk than", "MORE clk": "LOSES to"}[verdict(value)]
-    return f"{TITLES[best.variant]} {words} {TITLES[reference.variant]}: ratio {value:.3f}, modelled."
+    return f"{best.title} {words} {reference.title}: ratio {value:.3f}, modelled."

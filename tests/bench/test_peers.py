@@ -5,7 +5,7 @@ from __future__ import annotations
 import bench_samples as samples
 import numpy as np
 import pytest
-from amdwarp.bench.cases.gemm import model_own, model_stock
+from amdwarp.bench.cases.gemm import model_own, model_stock, own_schedules
 from amdwarp.bench.model import TileWork
 from amdwarp.bench.peers import tables, tune
 from amdwarp.bench.peers.kernel import PINGPONG, Config, compile_stock, has_pingpong, pingpong
@@ -141,9 +141,15 @@ def test_a_table_without_kernels_of_ours_or_of_theirs() -> None:
 
 def test_a_peer_that_cannot_be_had_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "STOCK", {})
-    lines = tables.peers(SHAPE, "fp16", "gfx942")
-    assert [line.result for line in lines] == [None, None]
-    assert all("gfx950 only, not on gfx942" in line.problem for line in lines)
+    monkeypatch.setattr(tables, "own_schedules", lambda target, dtype: ["inter_wave_128"])
+    (line,) = tables.peers(SHAPE, "fp16", "gfx1250")
+    assert line.result is None and "gfx1250" in line.problem and line.own
+
+
+def test_schedules_of_a_target() -> None:
+    assert {"inter_wave_256", "inter_wave_128"} <= set(own_schedules("gfx950", "fp16"))
+    assert not own_schedules("gfx1250", "fp16")
+    assert not set(own_schedules("gfx950", "fp16")) & set(own_schedules("gfx942", "fp16"))
 
 
 @pytest.mark.parametrize(
