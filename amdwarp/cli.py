@@ -14,6 +14,7 @@ from rich.table import Table
 
 from . import __version__
 from .bench.commands import app as bench
+from .check import check
 from .cycles.commands import cycles, timeline
 from .errors import AmdwarpError, UsageError
 from .explain import explain
@@ -153,6 +154,7 @@ def _workgroups(text: str) -> int | None:
         raise UsageError(f"workgroups {text!r} is not understood", remedy="give a positive number or all") from None
 
 
+app.command()(check)
 app.command()(cycles)
 app.command()(timeline)
 app.command()(explain)
