@@ -1,4 +1,4 @@
-"""Schedules of the gfx950 GEMM and how its operands are accessed. Plain Python: no Triton, no device."""
+"""Schedules of the GEMM and how its operands are accessed. Plain Python: no Triton, no device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from amdwarp.target import Target, get_target
 
 from .layouts import LANES, LdsLayout, OperandTile, conflict_factor, derive
 
-ARCHS = ("gfx950",)
-MFMA_SHAPES = ((16, 16, 32), (32, 32, 16))
+MFMA_SHAPES = {"gfx942": ((16, 16, 16), (32, 32, 8)), "gfx950": ((16, 16, 32), (32, 32, 16))}
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ class GemmSchedule:
         mfma: MFMA shape (m, n, k).
         group_m: tile rows that neighbouring workgroups share before they move on along N.
         xcds: dies that the hardware deals workgroups to in turn.
+        arch: the GPU it is made for.
     """
 
     tile_m: int = 256
@@ -90,6 +90,12 @@ class GemmSchedule:
     mfma: tuple[int, int, int] = (16, 16, 32)
     group_m: int = 4
     xcds: int = 8
+    arch: str = "gfx950"
+
+    @property
+    def mfma_version(self) -> int:
+        """Triton's number for the MFMA generation: 3 for CDNA3, 4 for CDNA4."""
+        return 3 if self.arch == "gfx942" else 4
 
     @property
     def num_warps(self) -> int:
@@ -121,20 +127,27 @@ class GemmSchedule:
 
     def lds_bytes(self, b_k_contiguous: bool = True) -> int:
         """Bytes of LDS that the ring takes, padding included."""
+        if self.arch == "gfx942":
+            return self.ring * (self.tile_m + self.tile_n) * self.tile_k * 2
         parts = 2 if self.quarters else 1
         layouts = (self.a_layout(), self.b_layout(b_k_contiguous))
         return parts * sum(layout.size_bytes(self.ring) for layout in layouts)
 
-    def constraints(self, target: str | Target = "gfx950", access: Access | None = None) -> list[str]:
+    def constraints(
+        self, target: str | Target = "gfx950", access: Access | None = None, dtype: str | None = None
+    ) -> list[str]:
         """What makes this schedule illegal on a target, one sentence each; empty where it is legal.
 
         Args:
             target: arch name or record.
             access: the operands it would run on; None asks about the schedule alone.
+            dtype: their type, ``fp16`` or ``bf16``; None likewise.
         """
         record = get_target(target)
-        if record.arch not in ARCHS:
-            return [f"the GEMM runs on {', '.join(ARCHS)} only, not on {record.arch}"]
+        if record.arch != self.arch:
+            return [f"this schedule of the GEMM is made for {self.arch}, not for {record.arch}"]
+        if self.arch not in MFMA_SHAPES:
+            return [f"the GEMM runs on {', '.join(MFMA_SHAPES)}, not on {self.arch}"]
         wrong = [
             f"{name} = {getattr(self, name)!r} is no int"
             for name in ("tile_m", "tile_n", "tile_k", "ring", "waves_m", "waves_n", "group_m", "xcds")
@@ -153,8 +166,10 @@ class GemmSchedule:
                 wrong.append(f"{name} = {value} is no power of two")
         if self.group_m < 1 or self.xcds < 1:
             wrong.append(f"group_m = {self.group_m} and xcds = {self.xcds} must be at least 1")
-        if self.mfma not in MFMA_SHAPES:
-            wrong.append(f"mfma = {self.mfma} is none of {MFMA_SHAPES}")
+        if self.mfma not in MFMA_SHAPES[self.arch]:
+            wrong.append(f"mfma = {self.mfma} is none of {MFMA_SHAPES[self.arch]}")
+        if self.arch == "gfx942" and not self.woven:
+            wrong.append("woven = False needs wide copies to LDS, which gfx942 has not")
         if wrong:
             return wrong
         waves = 4 if self.woven else 8
@@ -182,30 +197,39 @@ class GemmSchedule:
             # 64 element offsets a lane beside 128 accumulators and 64 operand registers spilled 48 registers.
             name = "woven" if self.woven else "quarters"
             wrong.append(f"{name} = True takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
+        large = self.arch == "gfx942" and self.accumulator_registers > 128
+        if large and (dtype == "bf16" or (access is not None and not access.b_k_contiguous)):
+            # bf16 is rounded in software there: 425 registers spilled; B with N contiguous left 14 of 60 loads unwoven
+            wrong.append("a 256x256 tile on gfx942 takes only fp16 operands, B with K contiguous")
         if wrong:
             return wrong
+        lds = max(self.lds_bytes(True), self.lds_bytes(False))
+        if lds > record.lds_bytes:
+            wrong.append(f"the ring takes {lds} bytes of LDS, {record.arch} has {record.lds_bytes}")
+        return wrong or self._layout_constraints()
+
+    def _layout_constraints(self) -> list[str]:
+        """What is wrong with the derived LDS layouts; those of gfx942 are fixed, and right for its one step along K."""
+        if self.arch == "gfx942":
+            return [] if self.tile_k == 32 else [f"tile_k = {self.tile_k}; on gfx942 it must be 32"]
         try:
             layouts = [self.a_layout(), self.b_layout(True), self.b_layout(False)]
             for layout in layouts:
                 layout.load_layout(self.num_warps)
         except UsageError as error:
             return [str(error)]
-        lds = max(self.lds_bytes(True), self.lds_bytes(False))
-        if lds > record.lds_bytes:
-            wrong.append(f"the ring takes {lds} bytes of LDS, {record.arch} has {record.lds_bytes}")
-        wrong.extend(
+        return [
             f"operand reads of a {layout.tile.outer}x{layout.tile.k} tile take {factor} times their LDS passes"
             for layout in layouts
             if (factor := conflict_factor(layout)) > 1
-        )
-        return wrong
+        ]
 
-    def check(self, target: str | Target = "gfx950", access: Access | None = None) -> None:
+    def check(self, target: str | Target = "gfx950", access: Access | None = None, dtype: str | None = None) -> None:
         """Raise `UsageError` with the first broken constraint, if there is one."""
-        wrong = self.constraints(target, access)
+        wrong = self.constraints(target, access, dtype)
         if wrong:
-            known = get_target(target).arch in ARCHS
-            remedy = "choose another schedule" if known else f"choose {' or '.join(ARCHS)}"
+            known = get_target(target).arch in MFMA_SHAPES
+            remedy = "choose another schedule" if known else f"choose {' or '.join(MFMA_SHAPES)}"
             raise UsageError(wrong[0], remedy=remedy, construct="GemmSchedule")
 
 
@@ -213,10 +237,21 @@ SCHEDULES = {
     "inter_wave_256": GemmSchedule(),
     "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4),
     "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2),
+    "intra_wave_gfx942": GemmSchedule(
+        tile_n=128, tile_k=32, woven=True, quarters=False, waves_n=2, mfma=(16, 16, 16), arch="gfx942"
+    ),
+    "intra_wave_256_gfx942": GemmSchedule(
+        tile_k=32, woven=True, quarters=False, waves_n=2, mfma=(16, 16, 16), arch="gfx942"
+    ),
 }
 
 
-def choose(m: int, n: int, k: int, compute_units: int = 256) -> GemmSchedule:
+def named(name: str, arch: str) -> GemmSchedule | None:
+    """The schedule of a name, or the one of its family for another arch; None if there is none."""
+    return SCHEDULES.get(f"{name}_{arch}", SCHEDULES.get(name))
+
+
+def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950") -> GemmSchedule:
     """The default schedule of a shape.
 
     The 256x256 tile moves half the operand bytes a flop of the 128x128 one, and wins once its tiles fill the chip;
@@ -225,6 +260,9 @@ def choose(m: int, n: int, k: int, compute_units: int = 256) -> GemmSchedule:
     Args:
         m, n, k: extents of the product, elements.
         compute_units: compute units of the device; an MI350X or MI355X has 256.
+        arch: of the device.
     """
+    if arch == "gfx942":
+        return SCHEDULES["intra_wave_gfx942"]
     tiles = -(-m // 256) * -(-n // 256)
     return SCHEDULES["inter_wave_256" if tiles >= compute_units else "inter_wave_128"]

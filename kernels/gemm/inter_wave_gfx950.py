@@ -67,7 +67,7 @@ def load_layout_b(S, k_contiguous):
 def mfma_layout(S):
     """Layout of the fp32 output tile: transposed, so that a lane holds four neighbouring columns."""
     return gl.amd.AMDMFMALayout(
-        version=4, instr_shape=list(S.mfma), transposed=True, warps_per_cta=[S.waves_m, S.waves_n]
+        version=S.mfma_version, instr_shape=list(S.mfma), transposed=True, warps_per_cta=[S.waves_m, S.waves_n]
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from amdwarp.errors import UnsupportedTritonError, UsageError
-from amdwarp.target import Target
+from amdwarp.target import Target, get_target
 
-from .configs import SCHEDULES, Access, GemmSchedule, choose
+from .configs import SCHEDULES, Access, GemmSchedule, choose, named
 
 DTYPES = ("fp16", "bf16")
 ELEMENT_BYTES = 2
@@ -98,10 +99,8 @@ class GemmPlan:
             raise UnsupportedTritonError(
                 f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
             )
-        from . import inter_wave_gfx950, intra_wave_gfx950
-
-        module = intra_wave_gfx950 if self.schedule.woven else inter_wave_gfx950
-        return getattr(module, self.kernel)
+        form = "intra_wave" if self.schedule.woven else "inter_wave"
+        return getattr(import_module(f".{form}_{self.schedule.arch}", __package__), self.kernel)
 
 
 def plan(
@@ -144,7 +143,7 @@ def plan(
         b_direct=(whole_k if b_k_contiguous else whole_n) and _aligned(ldb, b),
         c_vector=whole_n and _aligned(ldc, c),
     )
-    chosen = _schedule(schedule, m, n, k, access, target, compute_units)
+    chosen = _schedule(schedule, (m, n, k), access, dtype, target, compute_units)
     _check_offsets(chosen, (m, n, k), (lda, ldb, ldc), b_k_contiguous)
     arguments = {
         "m": m,
@@ -252,26 +251,27 @@ def _run_and_pitch(matrix: Matrix) -> tuple[int, int]:
 
 def _schedule(
     schedule: str | GemmSchedule | None,
-    m: int,
-    n: int,
-    k: int,
+    extents: tuple[int, int, int],
     access: Access,
+    dtype: str,
     target: str | Target,
     compute_units: int,
 ) -> GemmSchedule:
-    if schedule is None or schedule == "inter_wave":
-        schedule = choose(m, n, k, compute_units)
-        if schedule.constraints(target, access):
+    arch = get_target(target).arch
+    if schedule is None or (schedule == "inter_wave" and arch == "gfx950"):
+        schedule = choose(*extents, compute_units, arch)
+        if arch == "gfx950" and schedule.constraints(target, access):
             schedule = SCHEDULES["inter_wave_128"]
     elif isinstance(schedule, str):
-        if schedule not in SCHEDULES:
+        found = named(schedule, arch)
+        if found is None:
             raise _error(f"there is no schedule {schedule!r}", f"take inter_wave or one of {', '.join(SCHEDULES)}")
-        schedule = SCHEDULES[schedule]
+        schedule = found
     elif not isinstance(schedule, GemmSchedule):
         raise _error(
             f"schedule is {schedule!r}", f"take inter_wave or one of {', '.join(SCHEDULES)}, a GemmSchedule, or None"
         )
-    schedule.check(target, access)
+    schedule.check(target, access, dtype)
     return schedule
 
 

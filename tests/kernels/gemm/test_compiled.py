@@ -15,9 +15,11 @@ from amdwarp.resources import resources
 
 pytest.importorskip("triton")
 
+GFX950 = [name for name, schedule in SCHEDULES.items() if schedule.arch == "gfx950"]
+
 DIRECT = Access(True)
 CASES = [
-    *((name, dtype, Access(kc)) for name, dtype, kc in itertools.product(SCHEDULES, ("fp16", "bf16"), (True, False))),
+    *((name, dtype, Access(kc)) for name, dtype, kc in itertools.product(GFX950, ("fp16", "bf16"), (True, False))),
     *(("inter_wave_256", "fp16", Access(kc, c_vector=False)) for kc in (True, False)),
     *(
         ("inter_wave_128", dtype, Access(kc, *ways))

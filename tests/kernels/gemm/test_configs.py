@@ -15,7 +15,7 @@ QUARTERS, WHOLE, WOVEN = (SCHEDULES[name] for name in ("inter_wave_256", "inter_
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_named_schedules_are_legal(name):
-    assert SCHEDULES[name].constraints("gfx950") == []
+    assert SCHEDULES[name].constraints(SCHEDULES[name].arch) == []
     assert schedule_name(SCHEDULES[name]) == name
 
 
@@ -50,7 +50,9 @@ def test_each_rule_refuses_what_breaks_it(schedule, complaint):
 
 
 def test_other_archs_are_refused():
-    assert "not on gfx942" in QUARTERS.constraints("gfx942")[0]
+    assert "made for gfx950, not for gfx942" in QUARTERS.constraints("gfx942")[0]
+    assert "made for gfx950, not for gfx1250" in QUARTERS.constraints("gfx1250")[0]
+    assert "runs on gfx942, gfx950, not on gfx1250" in replace(QUARTERS, arch="gfx1250").constraints("gfx1250")[0]
     with pytest.raises(UsageError, match="unknown arch"):
         QUARTERS.check("gfx000")
 
