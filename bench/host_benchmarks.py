@@ -1,18 +1,13 @@
-"""The cpu cases under pytest-benchmark: ``pytest bench/host_benchmarks.py``, or through ``amdwarp bench run``.
-
-``AMDWARP_BENCH_CASES`` limits them to the names in it, one a line.
-"""
+"""The cpu cases under pytest-benchmark: ``pytest bench/host_benchmarks.py``, or through ``amdwarp bench run``."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from amdwarp.bench.registry import Case, cases
 
-_NAMES = os.environ.get("AMDWARP_BENCH_CASES", "").splitlines()
-_CASES = [case for case in cases().values() if case.cpu is not None and (not _NAMES or case.name in _NAMES)]
+_CASES = [case for case in cases().values() if case.cpu is not None]
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)

@@ -77,19 +77,31 @@ def run_cases(
             on_host.append(case)
         for source in (source for source in sources if source != CPU):
             say(f"{case.name}: {source}")
-            try:
-                results.rows += _hardware(case, machine) if source == HARDWARE else _modelled(case, machine)
-            except AmdwarpError as error:
-                results.missing.append((case.name, source, str(error)))
+            rows, why = _hardware_or_why(case, machine) if source == HARDWARE else _modelled_or_why(case, machine)
+            results.rows += rows
+            if why:
+                results.missing.append((case.name, source, why))
     if on_host:
         _host(on_host, machine, results, say)
     check(results.rows)
     return results
 
 
-def _modelled(case: Case, machine: Machine) -> list[Row]:
+def _modelled_or_why(case: Case, machine: Machine) -> tuple[list[Row], str]:
     assert case.modelled is not None
-    return modelled_rows(case, machine, case.modelled())
+    try:
+        return modelled_rows(case, machine, case.modelled()), ""
+    except AmdwarpError as error:
+        return [], str(error)
+
+
+def _hardware_or_why(case: Case, machine: Machine) -> tuple[list[Row], str]:
+    try:
+        return _hardware(case, machine), ""
+    except AmdwarpError as error:
+        return [], str(error)
+    except Exception as error:  # torch, the driver and stock Triton have errors of many types
+        return [], f"{type(error).__name__}: {error}"
 
 
 def _hardware(case: Case, machine: Machine, bench: Callable[..., Any] | None = None) -> list[Row]:
@@ -130,11 +142,12 @@ def _pytest(case: Case) -> tuple[list[dict[str, Any]], str]:
     """Entries of pytest-benchmark for a case, run in a child of its own; and why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        words = [sys.executable, "-m", "pytest", str(Path(__file__).with_name("host_benchmarks.py"))]
+        file = Path(__file__).with_name("host_benchmarks.py")
+        words = [sys.executable, "-m", "pytest", f"{file}::test_host[{case.name}]"]
         words += ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--import-mode=importlib"]
         words += ["-c", os.devnull, "--rootdir", folder, f"--benchmark-json={out}"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        environment |= {"AMDWARP_BENCH_CASES": case.name, "TRITON_DEFAULT_FP_FUSION": "1"}
+        environment["TRITON_DEFAULT_FP_FUSION"] = "1"
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
         if done.returncode == 0 and out.exists():
             return list(json.loads(out.read_text())["benchmarks"]), ""

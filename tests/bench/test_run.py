@@ -128,6 +128,14 @@ def test_a_wrong_result_is_not_timed() -> None:
     assert results.missing[0][2] == "its result is wrong, so it was not timed: it is off by 3"
 
 
+def test_an_error_of_the_gpu_does_not_stop_the_others() -> None:
+    def fail() -> GpuWork:
+        raise RuntimeError("out of memory")
+
+    results = runner.run_cases([case(hardware=fail)], NODE)
+    assert results.missing == [("gemm/v/1x2x3/fp16/gfx950", "hardware", "RuntimeError: out of memory")]
+
+
 def test_triton_takes_the_quantiles() -> None:
     testing = pytest.importorskip("triton.testing")
     assert "quantiles" in inspect.signature(testing.do_bench).parameters
