@@ -144,7 +144,7 @@ def choose_workgroups(
         if workgroups < 1:
             raise UsageError(f"workgroups = {workgroups} must be at least 1")
         count = min(workgroups, total)
-        flats = sorted({round(at * (total - 1) / max(count - 1, 1)) for at in range(count)} | {0, total - 1})
+        flats = sorted({round(at * (total - 1) / max(count - 1, 1)) for at in range(count)})
         return [place(flat) for flat in flats]
     chosen = []
     for item in workgroups:

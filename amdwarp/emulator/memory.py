@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,30 @@ def as_bytes(array: Array, name: str) -> Array:
     block = array.transpose(order)
     if not block.flags.c_contiguous:
         raise UsageError(
-            f"argument {name} is no contiguous block of memory (shape {array.shape}, strides {array.strides})",
+            f"{name} is no contiguous block of memory (shape {array.shape}, strides {array.strides})",
             remedy="pass its base array, or a copy made with numpy.ascontiguousarray",
         )
     flat: Array = block.reshape(-1).view(np.uint8)
     return flat
+
+
+def _merge(blocks: list[Array]) -> Array:
+    """One byte array over blocks that overlap each other, in order of their addresses; keeps their memory alive."""
+    if len(blocks) == 1:
+        return blocks[0]
+    start = int(blocks[0].__array_interface__["data"][0])
+    end = max(int(block.__array_interface__["data"][0]) + block.nbytes for block in blocks)
+    # numpy makes an array of whatever offers this interface, and holds on to the object
+    whole = SimpleNamespace(
+        blocks=blocks,
+        __array_interface__={
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (end - start,),
+            "data": (start, not any(block.flags.writeable for block in blocks)),
+        },
+    )
+    return np.asarray(whole)
 
 
 class GlobalMemory:
@@ -88,30 +108,33 @@ class GlobalMemory:
         self.buffers: list[Buffer] = []
         self._bases: list[int] = []
         self._next = _FIRST_BASE
-        self._by_host: list[tuple[int, int, Buffer]] = []
 
     def add(self, array: Array, name: str) -> int:
-        """Make `array` visible; returns its virtual address. An array inside one already added shares its memory."""
+        """Make `array` visible; returns its virtual address."""
         data = as_bytes(array, name)
-        host = int(data.__array_interface__["data"][0])
-        for start, end, known in self._by_host:
-            if data.nbytes and start <= host and host + data.nbytes <= end:
-                return known.base + host - start
-            if data.nbytes and host < end and start < host + data.nbytes:
-                raise UsageError(f"argument {name} overlaps {known.name} in part", remedy="pass whole arrays or copies")
         buffer = Buffer(self._next, data, name, bool(data.flags.writeable))
         self._next += (data.nbytes + 0xFFFF) // 0x10000 * 0x10000 + _GAP
         self.buffers.append(buffer)
         self._bases.append(buffer.base)
-        if data.nbytes:
-            self._by_host.append((host, host + data.nbytes, buffer))
         return buffer.base
 
     def add_all(self, arrays: list[tuple[Array, str]]) -> list[int]:
-        """Add arrays, larger ones first, so that views of a larger one are recognised; addresses in the given order."""
+        """Add arrays; those that overlap in the caller's memory do so here. Addresses in the given order."""
+        blocks = [as_bytes(array, name) for array, name in arrays]
+        starts = [int(block.__array_interface__["data"][0]) for block in blocks]
         bases = [0] * len(arrays)
-        for at in sorted(range(len(arrays)), key=lambda i: -arrays[i][0].nbytes):
-            bases[at] = self.add(*arrays[at])
+        group: list[int] = []
+        end = -1
+        for at in [*sorted(range(len(arrays)), key=starts.__getitem__), -1]:
+            if group and (at < 0 or starts[at] >= end):
+                merged = _merge([blocks[i] for i in group])
+                base = self.add(merged, " and ".join(arrays[i][1] for i in group))
+                for i in group:
+                    bases[i] = base + starts[i] - starts[group[0]]
+                group, end = [], -1
+            if at >= 0:
+                group.append(at)
+                end = max(end, starts[at] + blocks[at].nbytes)
         return bases
 
     def find(self, address: int) -> Buffer | None:

@@ -1,9 +1,9 @@
 """The intra-wave gfx942 GEMM: four waves, one to a SIMD, whose loads and stores are woven between their own MFMAs.
 
 C = A @ B with fp16 or bf16 operands, fp32 accumulation and C in the operands' type. A wave has all 512 registers of its
-SIMD lanes: up to 256 of them accumulate its quarter of the tile, beside two sets of operands and the tile on its way from
-memory to LDS. LDS has 64 KB, two slots of both operands without padding, and no wide copies of its own, so loads pass
-through registers. The loop is written out twice, so that operand sets and slots alternate by name.
+SIMD lanes: up to 256 of them accumulate its quarter of the tile, beside two sets of operands and the tile on its way
+from memory to LDS. LDS has 64 KB, two slots of both operands without padding, and no wide copies of its own, so loads
+pass through registers. The loop is written out twice, so that operand sets and slots alternate by name.
 
 In each window a wave reads the operands of the next step, stores the step after that, which it loaded a window ago, and
 loads the one after that. The barrier behind it orders both: all reads of the slot that the next window stores to, and

@@ -41,7 +41,8 @@ def test_workgroup_choice() -> None:
     assert choose_workgroups((2, 2), None) == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
     assert choose_workgroups((1000,), 3) == [(0, 0, 0), (500, 0, 0), (999, 0, 0)]
     assert choose_workgroups((3,), 100) == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
-    assert choose_workgroups((7,), 1) == [(0, 0, 0), (6, 0, 0)]
+    assert choose_workgroups((7,), 1) == [(0, 0, 0)]
+    assert choose_workgroups((7,), 2) == [(0, 0, 0), (6, 0, 0)]
     for grid, chosen in (((), None), ((0,), None), ((2, 2, 2, 2), None), ((4,), 0), ((4,), [4]), ((4, 2), [(0, 2)])):
         with pytest.raises(UsageError):
             choose_workgroups(grid, chosen)
@@ -88,9 +89,17 @@ def test_views_of_one_buffer_share_its_address() -> None:
     assert first == last and same == last + 40 and len(memory.buffers) == 1
     other = memory.add(np.zeros(1, np.uint8), "d")
     assert abs(other - last) > 2**32
-    with pytest.raises(UsageError, match="overlaps"):
-        parts = GlobalMemory()
-        parts.add_all([(whole[:60], "a"), (whole[50:], "b")])
+
+
+def test_overlapping_arguments_share_memory() -> None:
+    memory = GlobalMemory()
+    whole = np.arange(100, dtype=np.int32)
+    first, apart, second = memory.add_all([(whole[:60], "a"), (np.zeros(3), "other"), (whole[50:], "b")])
+    assert second == first + 200 and abs(apart - first) > 2**32 and len(memory.buffers) == 2
+    buffer = memory.find(first + 399)
+    assert buffer is not None and buffer.name == "a and b" and buffer.writable
+    buffer.data[220:224].view(np.int32)[0] = -7
+    assert whole[55] == -7 and memory.find(first + 400) is None
 
 
 def test_hidden_arguments() -> None:
