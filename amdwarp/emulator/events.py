@@ -9,6 +9,7 @@ no event is built. Order of the calls within a workgroup:
 * `complete(event)` at the wait that covers a memory operation (loads and stores, vector and scalar), after its data
   were delivered: `serial` is that of the issue. Registers and LDS hold poison from issue to here;
 * `barrier(waves)` when a barrier releases all live waves of the workgroup;
+* `unmet(inst, waiting, ended)` before it, the first time that waves which have ended are not among them;
 * `arrive` and `leave` at the two halves of a split barrier of gfx1250 (-1: workgroup, -3: cluster, above 0: named);
 * `error` is not reported: it propagates from `launch`.
 
@@ -107,6 +108,9 @@ class Observer(Protocol):
     def barrier(self, waves: tuple[int, ...]) -> None:
         """A barrier released these waves."""
 
+    def unmet(self, inst: Instruction, waiting: tuple[int, ...], ended: tuple[int, ...]) -> None:
+        """The barrier `inst` releases waves although others have ended without reaching it."""
+
     def arrive(self, barrier: int, first: int, last: int, completions: int) -> None:
         """Waves [first, last) have signalled a split barrier, which had completed `completions` times before."""
 
@@ -130,6 +134,7 @@ class Recorder:
         self.workgroup = getattr(observer, "workgroup", _nothing)
         self.workgroup_end = getattr(observer, "workgroup_end", _nothing)
         self.barrier = getattr(observer, "barrier", _nothing)
+        self.unmet = getattr(observer, "unmet", _nothing)
         self.arrive = getattr(observer, "arrive", _nothing)
         self.leave = getattr(observer, "leave", _nothing)
         self._wants = getattr(observer, "wants", _always)

@@ -6,7 +6,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, overload
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from amdwarp.emulator.bind import bind
 from amdwarp.emulator.events import Recorder
 from amdwarp.emulator.memory import POISON, GlobalMemory, Lds
 from amdwarp.emulator.modes import initial_mode
-from amdwarp.emulator.scheduler import Limits, Scheduler
+from amdwarp.emulator.scheduler import WIDTHS, Limits, Scheduler, UnmetBarrier, starts
 from amdwarp.emulator.state import Batch, Closure, RegisterFile, Scalar, Workgroup, merge
 from amdwarp.errors import EmulatorError, UsageError
 
@@ -36,11 +37,14 @@ class LaunchResult:
         instructions: wave-instructions executed.
         workgroups: workgroups run.
         seconds: wall time of the run, without reading and binding the program.
+        unmet_barriers: barriers that released waves although others of their workgroup had ended without reaching
+            them, one for each instruction, with the waves of the first time: legal on gfx9, but seldom meant.
     """
 
     instructions: int
     workgroups: int
     seconds: float
+    unmet_barriers: tuple[UnmetBarrier, ...] = ()
 
 
 def encode_scalar(value: Any, argument: Argument, index: int) -> bytes:
@@ -122,9 +126,31 @@ def build_arguments(
     return segment
 
 
+class Places(Sequence[tuple[int, int, int]]):
+    """Workgroups of a grid as (x, y, z), in the order of their flat numbers; made when they are asked for."""
+
+    def __init__(self, flats: Sequence[int], nx: int, ny: int) -> None:
+        self.flats, self.nx, self.ny = flats, nx, ny
+
+    def __len__(self) -> int:
+        return len(self.flats)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, int, int]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[tuple[int, int, int]]: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[int, int, int] | Sequence[tuple[int, int, int]]:
+        if isinstance(at, slice):
+            return Places(self.flats[at], self.nx, self.ny)
+        flat = self.flats[at]
+        return flat % self.nx, flat // self.nx % self.ny, flat // (self.nx * self.ny)
+
+
 def choose_workgroups(
     grid: tuple[int, ...], workgroups: int | Sequence[int | tuple[int, ...]] | None
-) -> list[tuple[int, int, int]]:
+) -> Sequence[tuple[int, int, int]]:
     """The workgroups to run, as (x, y, z), x running fastest.
 
     Raises:
@@ -134,24 +160,22 @@ def choose_workgroups(
         raise UsageError(f"grid {grid!r} must have one to three positive sizes")
     nx, ny, nz = (*(int(n) for n in grid), 1, 1)[:3]
     total = nx * ny * nz
-
-    def place(flat: int) -> tuple[int, int, int]:
-        return flat % nx, flat // nx % ny, flat // (nx * ny)
-
     if workgroups is None:
-        return [place(flat) for flat in range(total)]
+        return Places(range(total), nx, ny)
     if isinstance(workgroups, int):
         if workgroups < 1:
             raise UsageError(f"workgroups = {workgroups} must be at least 1")
         count = min(workgroups, total)
-        flats = sorted({round(at * (total - 1) / max(count - 1, 1)) for at in range(count)})
-        return [place(flat) for flat in flats]
+        if count == total:
+            return Places(range(total), nx, ny)
+        flats = {round(at * (total - 1) / max(count - 1, 1)) for at in range(count)}
+        return Places(sorted(flats), nx, ny)
     chosen = []
     for item in workgroups:
         if isinstance(item, tuple):
             found = (*item, 0, 0)[:3]
         else:
-            found = place(int(item)) if 0 <= int(item) < total else (nx, 0, 0)
+            found = Places([int(item)], nx, ny)[0] if 0 <= int(item) < total else (nx, 0, 0)
         if not (0 <= found[0] < nx and 0 <= found[1] < ny and 0 <= found[2] < nz):
             raise UsageError(f"workgroup {item!r} is outside the grid {grid!r}")
         chosen.append((int(found[0]), int(found[1]), int(found[2])))
@@ -161,10 +185,11 @@ def choose_workgroups(
 class Machine:
     """A program bound and ready to run workgroups one after another; its memory does not grow with their number."""
 
-    def __init__(self, program: Program, lockstep: int = LOCKSTEP, lds_bytes: int | None = None) -> None:
+    def __init__(self, program: Program, lockstep: int | None = LOCKSTEP, lds_bytes: int | None = None) -> None:
         if program.target not in TARGETS:
             raise EmulatorError(f"target {program.target} is not known", remedy=f"known are {', '.join(TARGETS)}")
         self.program, self.lockstep = program, lockstep
+        self.unmet: dict[int, UnmetBarrier] = {}
         vectors, accumulators = _registers_used(program)
         self.closures: list[Closure] = [bind(program, inst, vectors) for inst in program.instructions]
         self.waves, self.lanes = program.waves, program.wave_size
@@ -185,7 +210,7 @@ class Machine:
         recorder: Recorder | None,
         limits: Limits,
     ) -> int:
-        """Run one workgroup; returns its wave-instructions."""
+        """Run one workgroup; returns its wave-instructions. Without a `lockstep` its width is drawn."""
         self.registers.reset()
         self.lds.reset()
         if self.scratch.size:
@@ -193,16 +218,20 @@ class Machine:
         group = Workgroup(self.registers, self.lds, memory, self.scratch, self.lanes, recorder)
         group.split_counters = self.program.target == "gfx1250"
         self._work_items()
-        batches = []
-        for first in range(0, self.waves, self.lockstep):
+        explorer = rng if self.lockstep is None else None
+        width = self.lockstep or (rng.choice(WIDTHS) if rng is not None else LOCKSTEP)
+        batches, cuts = [], [*starts(self.waves, width, explorer), self.waves]
+        for first, last in pairwise(cuts):
             scalars = self._scalars(kernarg, arguments, index)
-            last = min(first + self.lockstep, self.waves)
             if group.split_counters:
                 self._trap_registers(scalars, index, range(first, last))
             batch = Batch(group, first, last, scalars, self.program.entry)
             batch.mode = initial_mode(self.program)
             batches.append(batch)
-        return Scheduler(self.program, self.closures, batches, rng, limits, self.lockstep).run()
+        scheduler = Scheduler(self.program, self.closures, batches, rng, limits, width, explorer is not None)
+        executed = scheduler.run()
+        self.unmet = scheduler.unmet | self.unmet
+        return executed
 
     def _work_items(self) -> None:
         """v0 holds the work-item number (x in bits 0-9; workgroups are one-dimensional)."""
@@ -258,7 +287,7 @@ def launch(
     seed: int | None = 0,
     progress: Callable[[int, int], None] | None = None,
     observer: Any = None,
-    lockstep: int = LOCKSTEP,
+    lockstep: int | None = None,
     lds_bytes: int | None = None,
     max_instructions: int = 50_000_000,
 ) -> LaunchResult:
@@ -271,11 +300,13 @@ def launch(
         grid: workgroups along x, y, z.
         workgroups: which to run: None for all, a number for that many spread evenly (first and last included), or a
             list of flat indices or (x, y, z).
-        seed: draws the interleaving of the waves; None runs the batch that is furthest behind.
+        seed: draws the interleaving of the waves; None runs the batch that is furthest behind. Seeds other than 0 also
+            draw how many waves run in lockstep and divide batches at random, unless `lockstep` is given.
         progress: called with (workgroups done, workgroups in total).
         observer: see `amdwarp.emulator.events`.
-        lockstep: waves that run as one batch at most. Waves of one batch pass a wait together, so that a fault between
-            them may not show; 1 interleaves single waves, which shows most and takes several times as long.
+        lockstep: waves that run as one batch at most (None: 8 with seed 0 or None). Waves of one batch pass a wait
+            together, so that a fault between them may not show; 1 interleaves single waves, which shows most and takes
+            several times as long.
         lds_bytes: LDS of a workgroup (``kernel.metadata.shared``), beyond which an access is an error; None for all
             that the text says, or where it says 0 for all that the compute unit has.
         max_instructions: of one wave, before the run is taken for endless.
@@ -290,7 +321,9 @@ def launch(
     memory = GlobalMemory()
     segment = build_arguments(program, args, memory, tuple(int(size) for size in grid))
     kernarg = memory.add(segment, "the argument segment")
-    machine = Machine(program, max(1, lockstep), lds_bytes)
+    if lockstep is None and not seed:
+        lockstep = LOCKSTEP
+    machine = Machine(program, None if lockstep is None else max(1, lockstep), lds_bytes)
     recorder = None if observer is None else Recorder(observer, program.instructions)
     if recorder is not None:
         code = zip(program.instructions, machine.closures, strict=True)
@@ -306,4 +339,5 @@ def launch(
                 recorder.workgroup_end(index)
             if progress is not None:
                 progress(done + 1, len(chosen))
-    return LaunchResult(executed, len(chosen), time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return LaunchResult(executed, len(chosen), seconds, tuple(machine.unmet.values()))

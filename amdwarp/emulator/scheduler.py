@@ -1,7 +1,9 @@
 """Runs the waves of one workgroup.
 
 Waves at one pc run as a batch; where a branch divides them the batch splits, and neighbours that meet at one pc with
-the same operations under way join again. Which batch runs next, and how far, is drawn from the seed.
+the same operations under way join again. Which batch runs next, and how far, is drawn from the seed; seeds other than
+0 also draw how many waves run in lockstep, and split batches at random places, so that waves of one batch come to pass
+a wait at different times.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ from amdwarp.errors import EmulatorError
 
 #: Instructions of a turn are drawn up to this number (a barrier or the end cuts it short).
 LONGEST_TURN = 2000
+#: One turn in so many splits its batch, where interleavings are explored.
+SPLIT_EVERY = 8
+#: Waves in lockstep that are drawn from.
+WIDTHS = (1, 2, 3, 4, 8)
 #: Without a seed, instructions after which another batch has its turn.
 FAIR_TURN = 100_000
 
@@ -51,8 +57,32 @@ class Limits:
     instructions: int
 
 
+@dataclass(frozen=True, slots=True)
+class UnmetBarrier:
+    """A barrier that released waves although others of the workgroup had ended without it: suspicious on gfx9.
+
+    Attributes:
+        inst: the barrier.
+        waiting, ended: the waves at the first such release.
+    """
+
+    inst: Instruction
+    waiting: tuple[int, ...]
+    ended: tuple[int, ...]
+
+
+def starts(waves: int, lockstep: int, rng: random.Random | None) -> list[int]:
+    """First waves of the batches at the start; with `rng` the first batch has a random width."""
+    first = 0 if rng is None else rng.randrange(lockstep)
+    return [0, *(at for at in range(first or lockstep, waves, lockstep) if at)]
+
+
 class Scheduler:
-    """The waves of a workgroup until all have ended."""
+    """The waves of a workgroup until all have ended.
+
+    Attributes:
+        unmet: barriers that some waves never reached, by instruction.
+    """
 
     def __init__(
         self,
@@ -62,9 +92,11 @@ class Scheduler:
         rng: random.Random | None,
         limits: Limits,
         lockstep: int,
+        explores: bool = False,
     ) -> None:
         self.program, self.closures, self.rng, self.limits = program, closures, rng, limits
-        self.lockstep = lockstep
+        self.lockstep, self.explores = lockstep, explores
+        self.unmet: dict[int, UnmetBarrier] = {}
         self.batches = batches
         batches[0].group.scheduler = self
         self.executed = 0
@@ -90,19 +122,33 @@ class Scheduler:
                 batch, turn = min(runnable, key=lambda b: (b.count // FAIR_TURN, b.pc)), FAIR_TURN
             else:
                 batch, turn = self.rng.choice(runnable), self.rng.randint(1, LONGEST_TURN)
+                if self.explores and batch.n > 1 and self.rng.randrange(SPLIT_EVERY) == 0:
+                    batch = self._divide(batch, self.rng)
             self._turn(batch, turn)
+
+    def _divide(self, b: Batch, rng: random.Random) -> Batch:
+        """Split a batch at a random wave; returns one of the halves."""
+        cut = rng.randrange(1, b.n)
+        at = self.batches.index(b)
+        parts = b.split([0] * cut + [1] * (b.n - cut))
+        self.batches[at : at + 1] = parts
+        return rng.choice(parts)
 
     def _release(self) -> None:
         """Let all waves that wait at a barrier go on."""
-        waves: list[int] = []
-        for b in self.batches:
-            if b.state == AT_BARRIER:
-                b.state = RUNNING
-                waves += range(b.first, b.last)
-        self._join_neighbours()
         recorder = self.batches[0].group.recorder
+        waiting = [b for b in self.batches if b.state == AT_BARRIER]
+        waves = tuple(wave for b in waiting for wave in range(b.first, b.last))
+        ended = tuple(wave for b in self.batches if b.state == ENDED for wave in range(b.first, b.last))
+        if ended:
+            unmet = UnmetBarrier(self.program.instructions[waiting[0].pc - 1], waves, ended)
+            if self.unmet.setdefault(unmet.inst.index, unmet) is unmet and recorder is not None:
+                recorder.unmet(unmet.inst, waves, ended)
+        for b in waiting:
+            b.state = RUNNING
+        self._join_neighbours()
         if recorder is not None:
-            recorder.barrier(tuple(waves))
+            recorder.barrier(waves)
 
     def _join_neighbours(self) -> None:
         joined = [self.batches[0]]

@@ -38,11 +38,11 @@ def test_chosen_workgroups(run_text: Any) -> None:
 
 
 def test_workgroup_choice() -> None:
-    assert choose_workgroups((2, 2), None) == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
-    assert choose_workgroups((1000,), 3) == [(0, 0, 0), (500, 0, 0), (999, 0, 0)]
-    assert choose_workgroups((3,), 100) == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
-    assert choose_workgroups((7,), 1) == [(0, 0, 0)]
-    assert choose_workgroups((7,), 2) == [(0, 0, 0), (6, 0, 0)]
+    assert list(choose_workgroups((2, 2), None)) == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
+    assert list(choose_workgroups((1000,), 3)) == [(0, 0, 0), (500, 0, 0), (999, 0, 0)]
+    assert list(choose_workgroups((3,), 100)) == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    assert list(choose_workgroups((7,), 1)) == [(0, 0, 0)]
+    assert list(choose_workgroups((7,), 2)) == [(0, 0, 0), (6, 0, 0)]
     for grid, chosen in (((), None), ((0,), None), ((2, 2, 2, 2), None), ((4,), 0), ((4,), [4]), ((4, 2), [(0, 2)])):
         with pytest.raises(UsageError):
             choose_workgroups(grid, chosen)
