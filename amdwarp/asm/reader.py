@@ -239,7 +239,10 @@ def _finish(state: _State) -> Program:
         raise EmulatorError("the program has no s_endpgm", remedy="it was cut off: pass the whole text")
     descriptor = KernelDescriptor(state.directives)
     instructions = tuple(state.instructions)
-    entry = _entry(descriptor, instructions, state.labels, state.labels.get(state.kernel, 0))
+    entry = state.labels.get(state.kernel, 0)
+    # gfx1250 preloads arguments without such a prologue.
+    if state.target != "gfx1250":
+        entry = _entry(descriptor, instructions, state.labels, entry)
     return Program(state.kernel, state.target, descriptor, metadata, instructions, state.labels, entry)
 
 

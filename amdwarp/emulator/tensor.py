@@ -9,9 +9,10 @@ innermost stride is 1). Groups 2 and 3 (4 dwords each): tensor sizes 2 and 3, st
 (48 bits), tensor size 4, tile size 4. After the description of these fields in Triton's lowering for gfx1250.
 
 Sizes count from the tile's own start: what lies beyond reads as 0 and is not stored. A dimension with tile size 0 does
-not exist. Loads put the pad amount behind every pad interval of LDS bytes. A load's LDS bytes hold poison until the
-TENSORcnt wait; a store reads LDS at issue and again at the wait, and stores poison where the two differ. Which lanes
-are on does not matter.
+not exist. Loads put the pad amount behind every pad interval of LDS bytes; stores do not skip it (Triton widens their
+tile by the padding, which then lies beyond the tensor). A load's LDS bytes hold poison until the TENSORcnt wait. A
+store reads LDS at issue and again at the wait, and stores poison where the two differ. Which lanes are on does not
+matter.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ class Tile:
             inside = ((at < size)[:, None] & inside[None, :]).reshape(-1)
         return offset * self.size, inside
 
-    def places(self) -> Array:
+    def places(self, *, padded: bool) -> Array:
         """LDS address of every element, flat."""
         at = np.arange(int(np.prod(self.tile)), dtype=np.int64) * self.size
-        if self.amount:
+        if self.amount and padded:
             at += at // self.interval * self.amount
         return at + self.lds
 
@@ -144,7 +145,7 @@ Piece = tuple[Array, Array, Array, Array, int, int | None]
 
 def _piece(b: Batch, wave: int, tile: Tile, *, load: bool) -> Piece:
     offsets, inside = tile.elements()
-    places = tile.places()
+    places = tile.places(padded=load)
     addresses = (offsets + tile.address).view(np.uint64)
     try:
         b.group.lds.check(places[None], tile.size, None if load else inside[None])

@@ -71,6 +71,30 @@ def matmul_nt(a, b, c, M, N, K, stride_am, stride_bn, stride_cm, BM: tl.constexp
 
 
 @triton.jit
+def matmul_tn(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rm = tl.program_id(0) * BM + tl.arange(0, BM)
+    rn = tl.program_id(1) * BN + tl.arange(0, BN)
+    rk = tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        x = tl.load(a + rm[:, None] + (k + rk[None, :]) * M)
+        acc = tl.dot(x, tl.load(b + (k + rk[:, None]) * N + rn[None, :]), acc)
+    tl.store(c + rm[:, None] * N + rn[None, :], acc.to(c.dtype.element_ty))
+
+
+@triton.jit
+def matmul_descriptor(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    da = tl.make_tensor_descriptor(a, [M, K], [K, 1], [BM, BK])
+    db = tl.make_tensor_descriptor(b, [K, N], [N, 1], [BK, BN])
+    dc = tl.make_tensor_descriptor(c, [M, N], [N, 1], [BM, BN])
+    pm, pn = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        acc = tl.dot(da.load([pm, k]), db.load([k, pn]), acc)
+    dc.store([pm, pn], acc.to(c.dtype.element_ty))
+
+
+@triton.jit
 def matmul_scaled(
     a,
     b,

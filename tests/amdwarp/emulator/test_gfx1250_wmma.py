@@ -26,8 +26,7 @@ def run(execute: Any) -> Any:
 
 def spread(matrix: Any, run_bytes: int = 16) -> Any:
     """Registers [count, 32] of a matrix [16 rows, k]: runs of 16 bytes go to the two lane halves by turns."""
-    rows, k = matrix.shape
-    raw = np.ascontiguousarray(matrix).view(np.uint8).reshape(rows, -1)
+    raw = np.ascontiguousarray(matrix).view(np.uint8).reshape(len(matrix), -1)
     runs = raw.reshape(16, -1, 2, min(run_bytes, raw.shape[1] // 2))
     return np.ascontiguousarray(runs.transpose(2, 0, 1, 3)).reshape(32, -1).view(np.uint32).T.copy()
 

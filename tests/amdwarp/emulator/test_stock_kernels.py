@@ -162,6 +162,24 @@ def test_matmul_fp8(run_stock: Any, random: Any, arch: str, form: str, mfma: int
     _close(c, a.astype(np.float64) @ b.astype(np.float64).T, 1e-5)
 
 
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("form", ["fp16", "bf16", "fp8e5", "fp32"])
+@pytest.mark.parametrize("name", ["matmul_tn", "matmul_descriptor"])
+def test_matmul_orders(run_stock: Any, random: Any, arch: str, form: str, name: str) -> None:
+    """The left operand stored by columns, and both moved by tensor descriptors (in hardware on gfx1250)."""
+    dtype = ml_dtypes.float8_e5m2fnuz if (arch, form) == ("gfx942", "fp8e5") else CASTS[form]
+    m, n, k = 128, 64, 192
+    a = random.standard_normal((m, k), dtype=F32).astype(dtype)
+    b = random.standard_normal((k, n), dtype=F32).astype(dtype)
+    c = np.zeros((m, n), F32)
+    kind = "fp8e5b16" if (arch, form) == ("gfx942", "fp8e5") else form
+    signature = {"a": f"*{kind}", "b": f"*{kind}", "c": "*fp32"} | dict.fromkeys(("M", "N", "K"), "i32")
+    stored = np.ascontiguousarray(a.T) if name == "matmul_tn" else a
+    run_stock(name, arch, signature, {"BM": 64, "BN": 64, "BK": 64}, [stored, b, c, m, n, k], (2, 1))
+    # f32 products of gfx942 are made of xf32.
+    _close(c, a.astype(np.float64) @ b.astype(np.float64), 2e-3 if (arch, form) == ("gfx942", "fp32") else 1e-5)
+
+
 SCALED = [("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e2m1", "e2m1"), ("e4m3", "e2m1"), ("e2m1", "e5m2")]
 FP8 = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 
