@@ -214,15 +214,20 @@ def history(rows: Sequence[Row], colours: dict[str, str]) -> Card:
             hoverinfo="text",
             meta=_meta(first) | _meta(ordered[0]),
         )
-    _layout(figure, "time of the run (UTC)", _axis(first), 420)
-    figure.update_layout(legend={"orientation": "v", "y": 1, "x": 1.02, "yanchor": "top", "font": {"size": 10}})
+    lines = len(figure.data)
+    _layout(figure, "time of the run (UTC)", html.escape(_axis(first)), min(900, max(400, 140 + 19 * lines)))
+    figure.update_layout(
+        legend={"orientation": "v", "y": 1, "x": 1.02, "yanchor": "top", "font": {"size": 11}},
+        modebar={"orientation": "h"},
+    )
     figure.update_xaxes(type="date")
     times = sorted(datetime.fromisoformat(row.time.replace("Z", "+00:00")) for row in rows)
     if times[0] == times[-1]:
         day = timedelta(hours=12)
         figure.update_xaxes(range=[(times[0] - day).isoformat(), (times[0] + day).isoformat()])
     figure.update_yaxes(rangemode="tozero")
-    return Card("history", _name("history", first), _heading(first), first, _better(first), figure)
+    wide = lines > _NARROW
+    return Card("history", _name("history", first), _heading(first), first, _better(first), figure, wide)
 
 
 # Rooflines
