@@ -73,7 +73,7 @@ _DS_LOADS = """
 ds_load_b32 ds_load_b64 ds_load_b96 ds_load_b128 ds_load_u8 ds_load_i8 ds_load_u16 ds_load_i16 ds_load_u8_d16
 ds_load_u8_d16_hi ds_load_i8_d16 ds_load_i8_d16_hi ds_load_u16_d16 ds_load_u16_d16_hi ds_load_2addr_b32
 ds_load_2addr_b64 ds_load_2addr_stride64_b32 ds_load_2addr_stride64_b64 ds_load_tr16_b128 ds_load_tr8_b64
-ds_storexchg_rtn_b32 ds_storexchg_rtn_b64 ds_cmpstore_rtn_b32 ds_cmpstore_rtn_b64
+ds_load_tr4_b64 ds_storexchg_rtn_b32 ds_storexchg_rtn_b64 ds_cmpstore_rtn_b32 ds_cmpstore_rtn_b64
 """
 _DS_STORES = """
 ds_store_b32 ds_store_b64 ds_store_b96 ds_store_b128 ds_store_b8 ds_store_b16 ds_store_b8_d16_hi ds_store_b16_d16_hi

@@ -6,8 +6,10 @@ it was under way. The immediate offset counts for both addresses. A lane whose L
 
 Transposed reads move elements between fixed lanes whatever the addresses are. For 16 bits, lanes form groups of eight
 and destination lane i of a group receives element i of each of its lanes. For 8 bits a group of eight draws from two
-runs of four: lanes 0-7 from 0-3 and 8-11, lanes 8-15 from 4-7 and 12-15. After the published description of Triton's
-lowering of these reads for gfx1250.
+runs of four: lanes 0-7 from 0-3 and 8-11, lanes 8-15 from 4-7 and 12-15. For 4 bits a group of sixteen draws from two
+runs of eight: lanes 0-15 from 0-7 and 16-23, lanes 16-31 from 8-15 and 24-31. The first two after the published
+description of Triton's lowering of these reads for gfx1250; the last from Triton's own compiled kernels, which come out
+right under no other order of the source lanes.
 """
 
 from __future__ import annotations
@@ -97,12 +99,14 @@ def bind_copy_from_lds(binder: Binder) -> Closure:
 
 
 #: Mnemonic tail: (bits of an element, dwords of a lane).
-TRANSPOSED = {"tr16_b128": (16, 4), "tr8_b64": (8, 2)}
+TRANSPOSED = {"tr16_b128": (16, 4), "tr8_b64": (8, 2), "tr4_b64": (4, 2)}
 
 
 def source_of(bits: int) -> tuple[Array, Array]:
     """(source lane, element there) of every destination [lane, element]."""
-    lane, element = np.arange(32)[:, None], np.arange(8)[None, :]
+    lane, element = np.arange(32)[:, None], np.arange(16 if bits == 4 else 8)[None, :]
+    if bits == 4:
+        return (element & 7) + (element & 8) * 2 + (lane & 16) // 2, (lane & 15) + 0 * element
     if bits == 16:
         return (lane & ~7) + element, (lane & 7) + 0 * element
     return (lane & 16) + (element & 3) + (element & 4) * 2 + (lane & 8) // 2, (lane & 7) + 0 * element
@@ -125,7 +129,11 @@ def bind_read_transposed(binder: Binder) -> Closure:
     def read_now(b: Batch, payload: tuple[Any, ...]) -> Settled:
         mask, addresses, on = payload
         values = gather_block(b.group.lds.data, addresses, size, on).view(dtype)
+        if bits == 4:
+            values = np.stack((values & 15, values >> 4), axis=-1).reshape(*values.shape[:2], -1)
         moved = np.ascontiguousarray(values[:, lanes, elements])
+        if bits == 4:
+            moved = moved[..., 0::2] | moved[..., 1::2] << 4
         return put, (mask, moved.view(np.uint32))
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:

@@ -170,9 +170,7 @@ NAMES: dict[str, str] = _build()
 
 #: Beginnings of gfx9 mnemonics that gfx1250 has under no name.
 _GONE = ("v_mfma_", "v_smfmac_", "v_accvgpr_", "s_waitcnt", "s_cmpk_", "ds_read", "ds_write", "s_dcache_", "buffer_wb")
-_GONE_WHOLE = frozenset(
-    ("s_barrier", "buffer_inv", "s_memtime", "s_memrealtime", "v_permlane32_swap_b32", "v_mac_f32")
-)
+_GONE_WHOLE = frozenset(("s_barrier", "buffer_inv", "s_memtime", "s_memrealtime", "v_permlane32_swap_b32", "v_mac_f32"))
 _RENAMED = frozenset(NAMES.values()) - frozenset(NAMES)
 
 

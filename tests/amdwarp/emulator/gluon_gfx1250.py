@@ -214,3 +214,17 @@ def copy_with_arrival(x, out, BLOCK: gl.constexpr):
     before = g.mbarrier.arrive(done)
     g.mbarrier.wait(done, before)
     gl.store(out + at, lds.load(blocked))
+
+
+@gluon.jit
+def repacked(b, out):
+    # One warp: 128 rows of k by 64 columns of 4 bits, packed along the columns; out is packed along k.
+    layout: gl.constexpr = gl.DotOperandLayout(1, gl.amd.AMDWMMALayout(3, True, [], [], [16, 16, 64]), 16)
+    blocked: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [1, 1], [1, 0])
+    rows = gl.arange(0, 128, gl.SliceLayout(1, blocked))
+    columns = gl.arange(0, 32, gl.SliceLayout(0, blocked))
+    value = gl.load(b + rows[:, None] * 32 + columns[None, :])
+    lds = gl.allocate_shared_memory(gl.uint8, [128, 32], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]), value)
+    k = gl.arange(0, 64, gl.SliceLayout(1, layout))
+    n = gl.arange(0, 64, gl.SliceLayout(0, layout))
+    gl.store(out + k[:, None] * 64 + n[None, :], g.load_shared_fp4_repacked(lds, layout))

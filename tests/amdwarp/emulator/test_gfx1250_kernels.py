@@ -195,3 +195,12 @@ def test_scaled_product(random: Any, forms: tuple[str, str], wide: bool) -> None
     right = right * np.exp2(np.repeat(sb.astype(np.float64) - 127, 32, axis=1))
     expected = left @ right.T
     np.testing.assert_allclose(c, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.skipif(VERSION < (3, 9), reason="this Triton does not repack 4-bit operands")
+def test_repacked(random: Any) -> None:
+    b, out = random.integers(0, 256, (128, 32), dtype=np.uint8), np.zeros((64, 64), np.uint8)
+    text = run("repacked", {"b": "*u8", "out": "*u8"}, {}, [b, out], (1,), hints=True, warps=1)
+    assert "ds_load_tr4_b64" in text
+    codes = np.stack((b & 15, b >> 4), axis=-1).reshape(128, 64)
+    np.testing.assert_array_equal(out, codes[0::2] | codes[1::2] << 4)

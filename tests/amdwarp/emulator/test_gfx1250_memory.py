@@ -211,7 +211,7 @@ def test_copy_from_lds(text: Any, early: bool) -> None:
 
 
 def test_transposed_reads(text: Any, random: Any) -> None:
-    """16 bits: groups of eight lanes. 8 bits: a group of eight draws from two runs of four. Any addresses do."""
+    """16 bits: groups of eight lanes. 8 and 4 bits: a group draws from two runs. Any addresses do."""
     x = random.integers(0, 2**32, 256, dtype=np.uint32)
     order = random.permutation(32).astype(np.uint32)
     out = np.zeros(32 * 8, np.uint32)
@@ -225,8 +225,9 @@ def test_transposed_reads(text: Any, random: Any) -> None:
         "v_lshlrev_b32_e32 v6, 3, v2",
         "ds_load_tr16_b128 v[12:15], v3 offset:512",
         "ds_load_tr8_b64 v[16:17], v6",
+        "ds_load_tr4_b64 v[18:19], v6",
         "s_wait_dscnt 0x0",
-        *(f"global_store_b32 v1, v{12 + k}, s[6:7] offset:{128 * k}" for k in range(6)),
+        *(f"global_store_b32 v1, v{12 + k}, s[6:7] offset:{128 * k}" for k in range(8)),
     ]
     place = ["v_lshlrev_b32_e32 v8, 4, v0", "v_add_nc_u32_e32 v9, 0x200, v8"]
     text([*place, *body], args, lds=1024)
@@ -240,6 +241,13 @@ def test_transposed_reads(text: Any, random: Any) -> None:
         first = (lane & 16) + (4 if lane & 8 else 0)
         sources = [*range(first, first + 4), *range(first + 8, first + 12)]
         np.testing.assert_array_equal(got8[lane], rows8[sources, lane & 7])
+    pairs = x[:64].view(np.uint8).reshape(32, 8)[order]
+    rows4 = np.stack((pairs & 15, pairs >> 4), axis=-1).reshape(32, 16)
+    got4 = np.ascontiguousarray(words[6:8].T).view(np.uint8)
+    for lane in range(32):
+        first = 8 if lane & 16 else 0
+        column = rows4[[*range(first, first + 8), *range(first + 16, first + 24)], lane & 15]
+        np.testing.assert_array_equal(got4[lane], column[0::2] | column[1::2] << 4)
 
 
 def test_compare_store_order(run: Any) -> None:
