@@ -60,8 +60,11 @@ def peers(shape: Shape, dtype: str, target: str, say: Callable[[str], object] = 
 
 
 def fastest_stock(lines: Sequence[Peer]) -> Peer | None:
-    """What the others are compared with: the stock variant with the fewest modelled clk."""
-    timed = [line for line in lines if not line.own and line.clk is not None]
+    """What the others are compared with: the stock variant with the fewest modelled clk.
+
+    None on an uncalibrated target, where a model's figures are bounds and rank nothing.
+    """
+    timed = [line for line in lines if not line.own and line.result is not None and line.result.calibrated]
     return min(timed, key=lambda line: line.clk or 0.0, default=None)
 
 
@@ -121,6 +124,8 @@ def _title(lines: Sequence[Peer], shape: Shape, dtype: str, target: str) -> str:
 def sentence(lines: Sequence[Peer]) -> str:
     """Where this package's best kernel stands."""
     reference = fastest_stock(lines)
+    if any(line.result is not None and not line.result.calibrated for line in lines):
+        return "The target is not calibrated: its figures are bounds, and nothing is compared."
     own = [line for line in lines if line.own and line.clk is not None]
     if not own:
         return "This package has no kernel here."

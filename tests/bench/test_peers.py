@@ -135,8 +135,15 @@ def test_a_table_says_who_loses(clk: float, words: str, ratio: str) -> None:
 def test_a_table_without_kernels_of_ours_or_of_theirs() -> None:
     assert tables.sentence([peer("stock", 1.0), peer("inter_wave_256", None)]) == "This package has no kernel here."
     assert tables.sentence([peer("stock", None), peer("inter_wave_256", 1.0)]) == "There is nothing to compare with."
-    title = tables.table([peer("stock", 1.0, calibrated=False)], SHAPE, "fp16", "gfx1250").title
-    assert "uncalibrated: bounds only" in str(title)
+
+
+def test_an_uncalibrated_target_ranks_nothing() -> None:
+    lines = [peer("stock", 1.0, calibrated=False), peer("inter_wave_256", 2.0, calibrated=False)]
+    made = tables.table(lines, SHAPE, "fp16", "gfx1250")
+    assert "uncalibrated: bounds only" in str(made.title)
+    assert tables.fastest_stock(lines) is None and list(made.columns[8].cells) == ["", ""]
+    assert list(made.columns[9].cells) == ["", ""]
+    assert "not calibrated" in tables.sentence(lines) and "nothing is compared" in tables.sentence(lines)
 
 
 def test_a_peer_that_cannot_be_had_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
