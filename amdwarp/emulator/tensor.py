@@ -8,6 +8,9 @@ sizes 0 and 1 (32 bits each), tile sizes 0, 1 and 2 (16 bits each), strides 0 an
 innermost stride is 1). Groups 2 and 3 (4 dwords each): tensor sizes 2 and 3, stride 2 (48 bits), tile size 3; stride 3
 (48 bits), tensor size 4, tile size 4. After the description of these fields in Triton's lowering for gfx1250.
 
+Bit 31 of group 0 makes the second dimension a list of rows (gather, scatter), which groups 2 and 3 hold: up to 16
+numbers of 16 bits, or with bit 30 up to 8 of 32; tile size 1 is how many. As Triton's compiled kernels fill it.
+
 Sizes count from the tile's own start: what lies beyond reads as 0 and is not stored. A dimension with tile size 0 does
 not exist. Loads put the pad amount behind every pad interval of LDS bytes; stores do not skip it (Triton widens their
 tile by the padding, which then lies beyond the tensor). A load's LDS bytes hold poison until the TENSORcnt wait. A
@@ -31,6 +34,7 @@ from amdwarp.emulator.vmem import operand_count
 
 _TYPE = 2
 _ITERATE, _BARRIER = 1 << 19, 1 << 18
+_BY_ROWS, _WIDE_ROWS = 1 << 31, 1 << 30
 
 
 def _field(words: list[int], start: int, bits: int) -> int:
@@ -48,6 +52,7 @@ class Tile:
         sizes, tile, strides: tensor sizes behind the tile's start, tile sizes, strides (all in elements).
         interval, amount: padding in bytes; 0 for none.
         barrier: LDS address of the barrier object that the completed copy arrives on, or None.
+        rows: what the second dimension's positions stand for, or None where they count up.
     """
 
     lds: int
@@ -59,13 +64,14 @@ class Tile:
     interval: int
     amount: int
     barrier: int | None
+    rows: tuple[int, ...] | None = None
 
     def elements(self) -> tuple[Array, Array]:
         """(offset in global memory in bytes, inside the tensor) of every element of the tile, flat."""
         offset: Array = np.zeros(1, np.int64)
         inside: Array = np.ones(1, bool)
-        for size, tile, stride in zip(self.sizes, self.tile, self.strides, strict=True):
-            at = np.arange(tile)
+        for axis, (size, tile, stride) in enumerate(zip(self.sizes, self.tile, self.strides, strict=True)):
+            at = np.arange(tile) if axis != 1 or self.rows is None else np.array(self.rows, np.int64)
             offset = (at[:, None] * stride + offset[None, :]).reshape(-1)
             inside = ((at < size)[:, None] & inside[None, :]).reshape(-1)
         return offset * self.size, inside
@@ -89,15 +95,18 @@ def decode(words: list[int]) -> Tile | None:
         return None
     if group0[3] >> 30 != _TYPE:
         raise Fault(f"the tensor descriptor has type {group0[3] >> 30}, not {_TYPE}")
-    if group0[0] & ~3:
-        raise Fault(f"the tensor descriptor's first dword {group0[0]:#x} asks for a mode that is not known (gather)")
+    if group0[0] & ~(3 | _BY_ROWS | _WIDE_ROWS):
+        raise Fault(f"the tensor descriptor's first dword {group0[0]:#x} asks for a mode that is not known")
     flags = group1[0]
     if flags & _ITERATE or flags & 0xFFFF:
         raise Fault("iteration and multicast of tensor copies are not known")
     sizes = [_field(group1, 48, 32), _field(group1, 80, 32)]
     tile = [_field(group1, at, 16) for at in (112, 128, 144)]
     strides = [1, _field(group1, 160, 48), _field(group1, 208, 48)]
-    if rest:
+    rows = _rows(group0[0], tile, rest) if group0[0] & _BY_ROWS else None
+    if rows is not None:
+        tile[2] = 0
+    elif rest:
         group2, group3 = rest[:4], rest[4:8]
         sizes += [group2[0], group2[1], _field(group3, 48, 32)]
         tile += [_field(group2, 112, 16), _field(group3, 80, 16)]
@@ -121,7 +130,16 @@ def decode(words: list[int]) -> Tile | None:
         interval=interval,
         amount=amount,
         barrier=8 * (group1[1] & 0xFFFF) if flags & _BARRIER else None,
+        rows=rows,
     )
+
+
+def _rows(first: int, tile: list[int], words: list[int]) -> tuple[int, ...]:
+    """The row numbers of a gather or scatter."""
+    bits = 32 if first & _WIDE_ROWS else 16
+    if not words or not 0 < tile[1] <= 256 // bits:
+        raise Fault(f"a list of {tile[1]} rows does not stand in the tensor descriptor")
+    return tuple(_field(words, bits * at, bits) for at in range(tile[1]))
 
 
 def _reader(binder: Binder) -> Any:

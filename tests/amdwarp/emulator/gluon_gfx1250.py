@@ -228,3 +228,27 @@ def repacked(b, out):
     k = gl.arange(0, 64, gl.SliceLayout(1, layout))
     n = gl.arange(0, 64, gl.SliceLayout(0, layout))
     gl.store(out + k[:, None] * 64 + n[None, :], g.load_shared_fp4_repacked(lds, layout))
+
+
+@gluon.jit
+def by_rows(x, index, out, M, N, column, ROWS: gl.constexpr, COLUMNS: gl.constexpr, SCATTER: gl.constexpr):
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    blocked: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])
+    listed: gl.constexpr = gl.SliceLayout(1, gl.BlockedLayout([ROWS, 1], [1, 32], [4, 1], [1, 0]))
+    numbers = gl.load(index + gl.arange(0, ROWS, listed))
+    lds = gl.allocate_shared_memory(x.dtype.element_ty, [ROWS, COLUMNS], shared)
+    rows = gl.arange(0, ROWS, gl.SliceLayout(1, blocked))
+    columns = gl.arange(0, COLUMNS, gl.SliceLayout(0, blocked))
+    where = rows[:, None] * COLUMNS + columns[None, :]
+    if SCATTER:
+        d = g.tdm.make_tensor_descriptor(out, [M, N], [N, 1], [ROWS, COLUMNS], shared)
+        lds.store(gl.load(x + where))
+        gl.barrier()
+        g.tdm.async_scatter(g.tdm.update_tensor_descriptor(d, add_offsets=[0, column]), numbers, lds)
+        g.tdm.async_wait(0)
+    else:
+        d = g.tdm.make_tensor_descriptor(x, [M, N], [N, 1], [ROWS, COLUMNS], shared)
+        g.tdm.async_gather(g.tdm.update_tensor_descriptor(d, add_offsets=[0, column]), numbers, lds)
+        g.tdm.async_wait(0)
+        gl.barrier()
+        gl.store(out + where, lds.load(blocked))

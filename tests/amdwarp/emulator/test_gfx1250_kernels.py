@@ -204,3 +204,25 @@ def test_repacked(random: Any) -> None:
     assert "ds_load_tr4_b64" in text
     codes = np.stack((b & 15, b >> 4), axis=-1).reshape(128, 64)
     np.testing.assert_array_equal(out, codes[0::2] | codes[1::2] << 4)
+
+
+@pytest.mark.skipif(VERSION < (3, 9), reason="this Triton positions descriptors otherwise")
+@pytest.mark.parametrize("index", ["i16", "i32"])
+@pytest.mark.parametrize("scatter", [False, True])
+def test_by_rows(random: Any, index: str, scatter: bool) -> None:
+    """Gather of rows, zeros where there is none; scatter, which drops those."""
+    tall = random.standard_normal((50, 64)).astype(F32)
+    flat = random.standard_normal((16, 32)).astype(F32)
+    numbers = random.permutation(60)[:16].astype({"i16": np.int16, "i32": np.int32}[index])
+    inside = numbers < 50
+    types = {"x": "*fp32", "index": f"*{index}", "out": "*fp32", "M": "i32", "N": "i32", "column": "i32"}
+    values = {"ROWS": 16, "COLUMNS": 32, "SCATTER": scatter}
+    if scatter:
+        expected = tall.copy()
+        expected[numbers[inside], 24:56] = flat[inside]
+        run("by_rows", types, values, [flat, numbers, tall, 50, 64, 24], (1,))
+        np.testing.assert_array_equal(tall, expected)
+    else:
+        run("by_rows", types, values, [tall, numbers, flat, 50, 64, 24], (1,))
+        expected = np.where(inside[:, None], tall[np.minimum(numbers, 49), 24:56], 0)
+        np.testing.assert_array_equal(flat, expected)

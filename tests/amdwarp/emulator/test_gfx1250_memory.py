@@ -407,7 +407,8 @@ def test_tensor_store(text: Any, pad: int) -> None:
         ("s_bitset1_b32 s12, 19", "iteration"),
         ("s_bitset1_b32 s12, 0", "multicast"),
         ("s_mov_b32 s11, s5", "type"),
-        ("s_bitset1_b32 s8, 31", "gather"),
+        ("s_bitset1_b32 s8, 31", "list of 4 rows"),
+        ("s_bitset1_b32 s8, 5", "mode"),
         ("s_mov_b32 s9, 0x10000", "outside the workgroup"),
     ],
 )
