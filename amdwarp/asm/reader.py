@@ -12,7 +12,16 @@ from dataclasses import dataclass, field, replace
 from amdwarp.asm.cdna import ALIASES, REFUSED
 from amdwarp.asm.metadata import parse_metadata
 from amdwarp.asm.operands import check_hints, parse_operands, restore_high_registers
-from amdwarp.asm.program import Instruction, KernelDescriptor, Program, SourceLocation, Symbol, words
+from amdwarp.asm.program import (
+    Immediate,
+    Instruction,
+    KernelDescriptor,
+    Program,
+    Register,
+    SourceLocation,
+    Symbol,
+    words,
+)
 from amdwarp.asm.table import lookup
 from amdwarp.errors import EmulatorError
 
@@ -237,6 +246,7 @@ def _finish(state: _State) -> Program:
                 raise EmulatorError(f"'{inst.text}' jumps to a label that is not defined", where=inst.where)
     if not any(inst.base == "s_endpgm" for inst in state.instructions):
         raise EmulatorError("the program has no s_endpgm", remedy="it was cut off: pass the whole text")
+    _check_high_registers(state.instructions)
     descriptor = KernelDescriptor(state.directives)
     instructions = tuple(state.instructions)
     entry = state.labels.get(state.kernel, 0)
@@ -244,6 +254,36 @@ def _finish(state: _State) -> Program:
     if state.target != "gfx1250":
         entry = _entry(descriptor, instructions, state.labels, entry)
     return Program(state.kernel, state.target, descriptor, metadata, instructions, state.labels, entry)
+
+
+def _check_high_registers(instructions: list[Instruction]) -> None:
+    """Refuse a text whose comments, which hold the numbers of registers above v255, were taken out.
+
+    ``s_set_vgpr_msb`` says in bits 0-7 that such registers follow.
+    """
+    switch: Instruction | None = None
+    for inst in instructions:
+        if inst.base != "s_set_vgpr_msb":
+            if switch is not None and _names_high_register(inst):
+                switch = None
+            continue
+        if switch is not None:
+            break
+        value = inst.operands[0] if inst.operands else None
+        if isinstance(value, Immediate) and isinstance(value.value, int) and value.value & 0xFF:
+            switch = inst
+    if switch is not None:
+        raise EmulatorError(
+            f"no register above v255 stands behind '{switch.text}'",
+            where=switch.where,
+            remedy="pass the text with LLVM's comments, which hold the numbers of these registers",
+        )
+
+
+def _names_high_register(inst: Instruction) -> bool:
+    halves = (inst,) if inst.second is None else (inst, inst.second)
+    registers = [op for half in halves for op in half.operands if isinstance(op, Register) and op.kind == "v"]
+    return any(op.index + op.count > 256 for op in registers)
 
 
 def _entry(
