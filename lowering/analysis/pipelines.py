@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from amdwarp.errors import LoweringError
-from amdwarp.stage import BEGIN, END, PHASE_GAP, PRIORITY, SCOPE
+from amdwarp.stage import BEGIN, END, PHASE_GAP, PRIORITY
 
 from ..dialect import Kind, is_pure, kind_of
 from ..ir import Block, Op
@@ -137,10 +137,6 @@ def _stages_in(block: Block) -> list[Stage]:
         match anchor_of(op):
             case "begin":
                 stage = Stage(len(stages), _string(op, BEGIN), _integer(op, PRIORITY), op, op)
-                if _string(op, SCOPE) != "inter_wave":
-                    raise stage.error(
-                        "scope='intra_wave' has no lowering yet in this version", "use scope='inter_wave'"
-                    )
                 if opened is not None:
                     raise _nested(stage, opened)
                 opened = stage

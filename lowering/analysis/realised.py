@@ -224,12 +224,12 @@ def recount(window: Asked, stretch: Stretch) -> dict[int, tuple[Price, ...]]:
     Instructions whose line-table entry names no operation of the window (LLVM joined several, or lost the place) go to
     the operations that lack some of their class.
     """
-    at = {(op.line, op.column): op.index for op in window.ops}
+    at = {op.where: op.index for op in window.ops}
     found: dict[int, Counts] = {op.index: Counter() for op in window.ops}
     loose: Counts = Counter()
     for one in stretch.instructions:
         key = (one.slot, one.bits)
-        index = at.get(one.where[1:]) if one.where else None
+        index = at.get(one.where) if one.where else None
         if index is None:
             loose[key] += 1
         else:

@@ -169,12 +169,6 @@ REFUSED = {
         "phase_gap may stand only on the first stage of a loop",
         1,
     ),
-    "an intra-wave stage": (
-        '    @begin(load, scope = "intra_wave")\n    @end\n    @begin(mfma)\n    @end\n',
-        "warp_pipeline_stage 'load'",
-        "scope='intra_wave' has no lowering yet in this version; use scope='inter_wave'",
-        1,
-    ),
     "a stage that ends elsewhere": (
         "    @begin(load)\n    cf.br ^next\n  ^next:\n    @end\n",
         "warp_pipeline_stage 'load'",
