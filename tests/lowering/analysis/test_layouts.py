@@ -12,7 +12,7 @@ import pytest
 from amdwarp.lowering.analysis.layouts import LayoutError, layout, layout_of, parse_encoding, parse_type
 from amdwarp.lowering.analysis.linear import LinearLayout, Tile, log2
 from amdwarp.lowering.ir import Block, Module, Op, Region
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 CHILD = Path(__file__).parents[1] / "layout_grid.py"
@@ -81,6 +81,7 @@ def test_unknown_types_are_errors(text: str, message: str) -> None:
 bits = st.integers(0, 5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["register", "lane", "warp"]), bits, st.integers(0, 1)), max_size=6))
 def test_a_tile_covers_each_element_once(steps: list[tuple[str, int, int]]) -> None:
     tile = Tile(2, ("register", "lane", "warp", "block"))
@@ -98,6 +99,7 @@ def test_a_tile_covers_each_element_once(steps: list[tuple[str, int, int]]) -> N
     assert len(reached) == total
 
 
+@settings(deadline=None)
 @given(st.permutations(range(6)))
 def test_over_finds_the_offset_of_every_element(order: list[int]) -> None:
     outs = {"dim0": 8, "dim1": 8}

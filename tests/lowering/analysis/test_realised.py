@@ -18,7 +18,7 @@ from amdwarp.lowering.analysis.realised import (
     stretches,
 )
 from amdwarp.lowering.analysis.windows import letters, order_text, parse_order, parse_price, price_text, quoted
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 INSTRUCTIONS = {
@@ -140,12 +140,14 @@ def test_misplaced_anchors(wanted: str, got: str, count: int) -> None:
     assert misplaced(wanted, got) == count
 
 
+@settings(deadline=None)
 @given(st.text("RMG", max_size=40))
 def test_an_order_is_in_its_own_place(order: str) -> None:
     assert misplaced(order, order) == 0
     assert 0 <= longest_run(order) <= order.count("M")
 
 
+@settings(deadline=None)
 @given(st.text("RMG", max_size=30), st.randoms())
 def test_no_more_anchors_are_misplaced_than_there_are(order: str, random: object) -> None:
     shuffled = list(order)
@@ -157,12 +159,14 @@ def test_no_more_anchors_are_misplaced_than_there_are(order: str, random: object
 groups = st.lists(st.tuples(st.sampled_from(list(Slot)), st.integers(1, 40)), max_size=12)
 
 
+@settings(deadline=None)
 @given(groups)
 def test_orders_survive_their_text(found: list[tuple[Slot, int]]) -> None:
     assert parse_order(order_text(found)) == found
     assert len(letters(found)) == sum(count for slot, count in found if slot.exact)
 
 
+@settings(deadline=None)
 @given(st.lists(st.builds(Price, st.sampled_from(list(Slot)), st.integers(1, 99), st.sampled_from([0, 32, 128]))))
 def test_prices_survive_their_text(prices: list[Price]) -> None:
     assert parse_price(price_text(prices)) == tuple(prices)
