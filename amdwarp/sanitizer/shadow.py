@@ -20,6 +20,8 @@ from amdwarp.sanitizer.slots import Clash, SlotWatch
 
 #: Widest granule: what one lane moves at most.
 _WIDEST = 16
+#: Content of bytes that are not followed.
+_UNKNOWN = 0xA7
 
 
 @dataclass(slots=True)
@@ -231,13 +233,13 @@ class LdsShadow:
             unread &= (self.atomic_by[:, pieces.at] < last).all(axis=0)
         if not unread.any():
             return
-        zero = ~self.content.reshape(self.count, -1).any(axis=1).take(pieces.at)
+        content = self.content.reshape(self.count, -1)[pieces.at]
 
         def span(lost: Array) -> Clash:
             at, waves = pieces.where(lost)
             return self._make_clash("lds-lost-write", int(last[lost][0]), waves, at)
 
-        self.slots.overwritten(last, unread, zero, span)
+        self.slots.overwritten(last, unread, content, span)
 
     def _write_write(self, access: Access, pieces: Pieces, last: Array, clash: Array, flags: int) -> None:
         records = self.records
@@ -290,6 +292,8 @@ class LdsShadow:
         if self.atomic_by is None:
             self.atomic_by = np.full_like(self.read_by, NO_READ)
         self.atomic_by.reshape(-1)[pieces.wave * self.count + pieces.at] = pieces.record
+        # What an atomic leaves is not followed; a write of this value is unlikely.
+        self.content.reshape(self.count, -1)[pieces.at] = _UNKNOWN
 
     def _content(self, access: Access, pieces: Pieces) -> None:
         """Note the bytes, and look for lanes of different waves that have just written different ones."""

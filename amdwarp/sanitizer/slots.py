@@ -7,9 +7,9 @@ everybody passed a barrier since. Two things give it away.
   instruction that feeds it has written again in between. (A tile that stays in LDS for the whole loop is read again and
   again too, but what feeds its reads writes once.)
 * A *lost write*: bytes that others could see are overwritten, or left at the end, without ever having been read, while
-  the rest of the same write was read; or every execution of a write is lost. A whole write that is left over, such as a
-  copy ahead of the last step, is none; nor are zeros, which fill. (A table that a gather reads in part is written once,
-  and what is read of it was not read before.)
+  the rest of the same write was read; or every execution of a write is lost. A whole write that is left over,
+  such as a copy ahead of the last step, is none; nor is one value for all bytes, which fills. (A table that a gather
+  reads in part is written once, and what is read of it was not read before.)
 """
 
 from __future__ import annotations
@@ -56,10 +56,15 @@ class _Reread:
 
 @dataclass(slots=True)
 class _Fate:
-    """What became of the bytes of a write instruction: how many pieces were read, and how many lost; an example."""
+    """What became of the bytes of a write instruction.
 
-    read: int = 0
-    lost: int = 0
+    Attributes:
+        read: some were read before they were overwritten.
+        partly: of one access some were, and others were not.
+        clash: an example.
+    """
+
+    read: bool = False
     partly: bool = False
     clash: Clash | None = None
 
@@ -100,12 +105,12 @@ class SlotWatch:
                 known.between |= more
                 known.clash = clash
 
-    def overwritten(self, last: Array, unread: Array, zero: Array, span: Callable[[Array], Clash]) -> None:
+    def overwritten(self, last: Array, unread: Array, content: Array, span: Callable[[Array], Clash]) -> None:
         """Pieces whose last writes are the records `last` are overwritten.
 
         Args:
             unread: pieces nobody has read since.
-            zero: pieces that hold zeros.
+            content: what they hold, one row a piece.
             span: makes a clash of the pieces marked.
         """
         visible = self.records.seen.take(last) & ~self.records.bits.take(np.maximum(self.records.wave.take(last), 0))
@@ -115,13 +120,12 @@ class SlotWatch:
         instructions = self.records.inst.take(last)
         for inst in np.unique(instructions[lost]).tolist():
             fate = self._fates.setdefault(inst, _Fate())
-            mine = instructions == inst
-            gone = lost & mine & ~zero
-            fate.lost += int(gone.sum())
-            if gone.any():
-                fate.partly |= bool((mine & ~unread).any())
+            mine, gone = instructions == inst, lost & (instructions == inst)
+            read = bool((mine & ~unread).any())
+            fate.read |= read
+            if not _is_fill(content[gone]):
+                fate.partly |= read
                 fate.clash = fate.clash or span(gone)
-            fate.read += int((mine & ~unread).sum())
 
     def finish(self, written: Array, unread: Array, known: Array, span: Callable[[Array], Clash]) -> None:
         """The workgroup has ended.
@@ -178,3 +182,10 @@ class SlotWatch:
             records.wave[: records.count] == records.wave[record]
         )
         return bool(records.flags[record] & APART and known) or int(same.sum()) > 1
+
+
+def _is_fill(content: Array) -> bool:
+    """True if all the bytes are copies of one word of up to 4 bytes."""
+    unit = min(4, content.shape[-1])
+    words = np.unique(content.reshape(-1, unit), axis=0)
+    return len(words) == 1

@@ -190,10 +190,18 @@ def _rows(arch: str) -> list[Case]:
 
 
 def _matmul(
-    name: str, arch: str, dtype: Any, out: Any, tile: tuple[int, int, int], *, order: str, **options: Any
+    name: str,
+    arch: str,
+    dtype: Any,
+    out: Any,
+    tile: tuple[int, int, int],
+    *,
+    order: str,
+    steps: int = 4,
+    **options: Any,
 ) -> Case:
     bm, bn, bk = tile
-    k = 4 * bk
+    k = steps * bk
     constants = {"BM": bm, "BN": bn, "BK": bk}
     make = _integers(9, (bm, k), dtype) if dtype is I8 else _normal((bm, k), dtype)
     other = (k, bn) if order == "nn" else (bn, k)
@@ -224,6 +232,8 @@ def _dots(arch: str) -> list[Case]:
                 continue
             name = f"dot-{order}-{at}-{TYPE_NAMES[np.dtype(dtype)]}"
             cases.append(_matmul(name, arch, dtype, out, tile, order=order, **options))
+    cases.append(_matmul("dot-long-fp16", arch, F16, F16, (128, 128, 32), order="nn", steps=10, num_stages=2))
+    cases.append(_matmul("dot-long-bf16", arch, BF16, F32, (64, 128, 32), order="nn", steps=10, num_stages=3))
     half = _normal((64, 100), F16)
     cases += [
         Case("dot-masked", "matmul", arch, _args(_normal((90, 128), F16), _normal((128, 72), F16), np.zeros((90, 72), F16),
@@ -320,9 +330,9 @@ CASES: dict[str, Any] = _all()
 MUTATED: dict[str, tuple[int, ...]] = {
     "gfx950/zoo-inter_wave_256-nk": (16896,),
     "gfx950/zoo-inter_wave_128-nk": (16896,),
-    "gfx950/dot-nn-0-fp16": (8320, 8704),
+    "gfx950/dot-long-fp16": (8320, 8704),
     "gfx950/gluon_async-4": (16384,),
-    "gfx942/dot-nn-3-bf16": (4096, 8192),
+    "gfx942/dot-long-bf16": (4096, 8192),
     "gfx942/gluon_staged-4": (),
     "gfx1250/async_ring": (5120,),
     "gfx1250/tensor_ring": (5120,),
