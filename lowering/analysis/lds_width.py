@@ -16,8 +16,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .layouts import TensorType, layout_of
+from .layouts import layout_of
 from .linear import LANE, OFFSET, REGISTER, WARP, LinearLayout
+from .types import TensorType
 
 WIDEST = 128
 PAIRED_BITS = (32, 64)

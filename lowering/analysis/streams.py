@@ -14,7 +14,8 @@ from amdwarp.errors import LoweringError
 
 from ..dialect import Kind, Pipe, info, kind_of
 from ..ir import Module, Op, Value
-from .pricing import needs_scratch, operand
+from .pricing import needs_scratch
+from .vmem_width import operand
 from .windows import REGION, Stream, Window, mentioned, number_of
 
 PASS = "chunk_streams"

@@ -22,8 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..analysis.cover import Anchor, anchors, matrix_clocks, plan
-from ..analysis.layouts import parse_type
 from ..analysis.pricing import FP4, Slot, arch_of, scaled_types
+from ..analysis.types import parse_type
 from ..analysis.windows import ORDER, STREAM, Stream, Window, order_text, prices_of, quoted, windows_of
 from ..dialect import Kind, kind_of
 from ..ir import Module, Op

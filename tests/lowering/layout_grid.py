@@ -10,7 +10,8 @@ from typing import Any
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # 3.9 warns when it is not set
 
 from amdwarp.lowering import bridge
-from amdwarp.lowering.analysis.layouts import layout_of, parse_type
+from amdwarp.lowering.analysis.layouts import layout_of
+from amdwarp.lowering.analysis.types import parse_type
 from amdwarp.lowering.ir import Block, Module, Op, Region
 from triton._C.libtriton import gluon_ir
 from triton.experimental.gluon import language as gl

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from amdwarp.lowering.analysis.alignment import MOST, Alignment, Axis, join, lowest_bit
+from amdwarp.lowering.analysis.alignment import Alignment
+from amdwarp.lowering.analysis.axis import MOST, Axis, join, lowest_bit
 from amdwarp.lowering.ir import Block, Module, Op, Region, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st

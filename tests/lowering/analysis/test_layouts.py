@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amdwarp.lowering.analysis.layouts import LayoutError, layout, layout_of, parse_encoding, parse_type
+from amdwarp.lowering.analysis.layouts import layout, layout_of
 from amdwarp.lowering.analysis.linear import LinearLayout, Tile, log2
+from amdwarp.lowering.analysis.types import LayoutError, parse_encoding, parse_type
 from amdwarp.lowering.ir import Block, Module, Op, Region
 from hypothesis import given, settings
 from hypothesis import strategies as st
