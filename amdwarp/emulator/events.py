@@ -11,6 +11,8 @@ no event is built. Order of the calls within a workgroup:
 * `barrier(waves)` when a barrier releases all live waves of the workgroup;
 * `unmet(inst, waiting, ended)` before it, the first time that waves which have ended are not among them;
 * `arrive` and `leave` at the two halves of a split barrier of gfx1250 (-1: workgroup, -3: cluster, above 0: named);
+* `notified` where a tensor copy, or an asynchronous arrive, has completed by itself and arrived on a barrier object in
+  LDS; the `complete` of the copies before it follows. Arrivals of lanes are atomic accesses of their instruction;
 * `error` is not reported: it propagates from `launch`.
 
 Arrays in events are views of machine state or shared with it: copy what is to be kept, change nothing.
@@ -117,6 +119,9 @@ class Observer(Protocol):
     def leave(self, barrier: int, first: int, last: int, completions: int) -> None:
         """Waves [first, last) go on behind their wait for the completion number `completions` of a split barrier."""
 
+    def notified(self, address: int, wave: int, arrivals: int) -> None:
+        """What `wave` had under way has completed and arrived on the barrier object at LDS `address`."""
+
 
 def _nothing(*_: Any) -> None:
     return None
@@ -137,6 +142,7 @@ class Recorder:
         self.unmet = getattr(observer, "unmet", _nothing)
         self.arrive = getattr(observer, "arrive", _nothing)
         self.leave = getattr(observer, "leave", _nothing)
+        self.notified = getattr(observer, "notified", _nothing)
         self._wants = getattr(observer, "wants", _always)
         self._instruction = getattr(observer, "instruction", _nothing)
         self._complete = getattr(observer, "complete", _nothing)

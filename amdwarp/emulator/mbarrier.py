@@ -79,6 +79,11 @@ def bind_async_arrive(binder: Binder) -> Closure:
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
         on, addresses = payload
         _arrive_lanes(b, addresses, np.ones_like(addresses), on)
+        if b.group.recorder is not None:
+            for wave in range(b.n):
+                places, counts = np.unique(addresses[wave][on[wave]], return_counts=True)
+                for place, count in zip(places.tolist(), counts.tolist(), strict=True):
+                    b.group.recorder.notified(place, b.first + wave, count)
 
     def run(b: Batch) -> None:
         addresses = address(b)

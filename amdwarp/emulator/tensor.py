@@ -203,9 +203,11 @@ def _note(b: Batch, pieces: list[Piece | None], *, load: bool) -> None:
         recorder.access("lds", "atomic", column, 8, column >= 0)
 
 
-def _notify(b: Batch, piece: Piece) -> None:
+def _notify(b: Batch, at: int, piece: Piece) -> None:
     if piece[5] is not None:
         arrive(b.group, piece[5], 1)
+        if b.group.recorder is not None:
+            b.group.recorder.notified(piece[5], b.first + at, 1)
 
 
 @handles("tensor_load_to_lds")
@@ -215,10 +217,10 @@ def bind_tensor_load(binder: Binder) -> Closure:
     read = _reader(binder)
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
-        for piece in payload[1]:
+        for at, piece in enumerate(payload[1]):
             if piece is not None:
                 scatter_block(b.group.lds.data, piece[0][None], piece[3][None], piece[4], None)
-                _notify(b, piece)
+                _notify(b, at, piece)
 
     def run(b: Batch) -> None:
         tiles = read(b)
@@ -249,13 +251,13 @@ def bind_tensor_store(binder: Binder) -> Closure:
     read = _reader(binder)
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
-        for piece in payload[1]:
+        for at, piece in enumerate(payload[1]):
             if piece is not None:
                 places, addresses, inside, early, size, _ = piece
                 late = gather_block(b.group.lds.data, places[None], size, inside[None])[0]
                 values = np.where(early == late, early, np.uint32(POISON))
                 b.group.memory.scatter(addresses[None], values[None], size, inside[None])
-                _notify(b, piece)
+                _notify(b, at, piece)
 
     def run(b: Batch) -> None:
         tiles = read(b)

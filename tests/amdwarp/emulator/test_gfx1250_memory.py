@@ -335,8 +335,18 @@ def test_arrival_behind_copies(text: Any) -> None:
         "s_wait_dscnt 0x0",
         "global_store_b32 v1, v5, s[6:7]",
     ]
-    text(body, [x, out], lds=512)
+
+    class Observer:
+        def __init__(self) -> None:
+            self.seen: list[tuple[int, int, int]] = []
+
+        def notified(self, *fields: int) -> None:
+            self.seen.append(fields)  # type: ignore[arg-type]
+
+    observer = Observer()
+    text(body, [x, out], lds=512, observer=observer)
     np.testing.assert_array_equal(out, x)
+    assert observer.seen == [(0x100, 0, 32)]
 
 
 # Tensor copies
