@@ -8,13 +8,14 @@ The weights are clocks for which the anchor keeps its unit busy while every SIMD
 kind, since then one SIMD gets its share of the unit only:
 
 * LDS: bytes of a wave times the SIMDs, over the bytes a compute unit reads or writes in one clock;
-* global memory: 16 clocks of the texture pipe for each wave instruction of up to 128 bits a lane, times the SIMDs;
+* global memory: clocks of the texture pipe for one instruction of 64 lanes, half for 32 lanes, times the SIMDs;
 * transcendental: the clocks it blocks the vector unit for, which a matrix instruction leaves free.
 
 Sources: AMD CDNA3 and CDNA4 ISA documents and the ROCm "GPU architecture specifications" (LDS widths: 128 bytes a
 clock on gfx942, 256 on gfx950, of which writes use half); AMD's published MI450 description (512 on gfx1250); LLVM's
 ``SISchedule.td`` and the AMD matrix instruction calculator (clocks of matrix instructions); AMD's attention kernels
-(three vector instructions for each matrix instruction were faster than the six that fit).
+(three vector instructions for each matrix instruction were faster than the six that fit) and GEMM kernels (clocks of
+the texture pipe).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .windows import Group
 
 LDS_READ_BYTES = {"gfx942": 128, "gfx950": 256, "gfx1250": 512}
 LDS_WRITE_BYTES = {"gfx942": 128, "gfx950": 128, "gfx1250": 512}
-VMEM_CLOCKS = 16
+VMEM_CLOCKS = {32: 4, 64: 16, 128: 16}  # by bits a lane, narrower ones as 32
 TRANS_CLOCKS = {"gfx942": 16, "gfx950": 8, "gfx1250": 2}
 VALU_PER_MFMA = 3
 
@@ -63,7 +64,8 @@ def anchor_clocks(arch: str, slot: Slot, bits: int) -> int:
         return max(1, max(bits, 32) // 8 * target.wave_size * target.simds // width)
     if slot is Slot.TRANS:
         return TRANS_CLOCKS[arch]
-    return VMEM_CLOCKS * target.simds
+    clocks = VMEM_CLOCKS[max(32, bits)] if bits <= 128 else VMEM_CLOCKS[128]
+    return max(1, clocks * target.wave_size // 64) * target.simds
 
 
 @dataclass(frozen=True)
