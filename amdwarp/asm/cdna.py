@@ -115,6 +115,9 @@ ROWS: tuple[Row, ...] = (
     (" ".join(f"scratch_load_lds_{size}" for size in (*_NARROW, "dword")), "scratch", 0, "vm", ("exec", "m0"), ()),
 )
 
+#: The mnemonics of the rows.
+ROW_NAMES = frozenset(name for row in ROWS for name in row[0].split())
+
 #: Dense matrix instructions have an older spelling without separators: ``v_mfma_f32_32x32x8f16``.
 _MATRIX_SPELLINGS = """
 f32_16x16x16_bf16 f32_16x16x16_f16 f32_16x16x1_4b_f32 f32_16x16x32_bf16 f32_16x16x32_f16 f32_16x16x4_4b_bf16

@@ -103,7 +103,7 @@ def parse_operand(text: str) -> Operand:
         return Immediate(int(core, 0), neg, absolute)
     if _FLOAT.match(core):
         return Immediate(float(core), neg, absolute)
-    if not (neg or absolute or sext) and (core in SYMBOLS or core.startswith(("hwreg(", "sendmsg("))):
+    if not (neg or absolute or sext) and (core in SYMBOLS or core.startswith(("hwreg(", "sendmsg(", "gpr_idx("))):
         return Symbol(core)
     if not (neg or absolute or sext) and _LABEL.match(core):
         return Symbol(core)

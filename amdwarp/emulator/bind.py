@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from amdwarp.asm import Immediate, Instruction, Operand, Program, Register, Symbol
-from amdwarp.asm.cdna import missing_on
+from amdwarp.asm.cdna import ROW_NAMES, missing_on
 from amdwarp.asm.program import EXEC, VCC, ModifierValue
 from amdwarp.asm.table_gfx1250 import ONLY
 from amdwarp.emulator.memory import Array
@@ -38,6 +38,8 @@ FAMILIES = (
     *("wide", "vopd", "counters", "barriers", "lane_moves", "lds_moves", "wmma", "scaled8", "mbarrier", "tensor"),
     *("sparse", "differences", "ops_cdna", "calls", "relative", "scalar_memory", "ds_atomics", "convert_scaled"),
 )
+
+_ONLY_GFX1250 = ONLY - ROW_NAMES
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
@@ -399,7 +401,7 @@ def bind_plainly(program: Program, inst: Instruction, agpr_base: int) -> Closure
     """The closure of `inst` outside of index mode; the families are loaded."""
     binder = Binder(program, inst, agpr_base)
     handler = HANDLERS.get("dual issue" if inst.second is not None else inst.base)
-    if handler is None or (inst.base in ONLY and program.target != "gfx1250"):
+    if handler is None or (inst.base in _ONLY_GFX1250 and program.target != "gfx1250"):
         raise binder.fail("the emulator does not know this instruction")
     if missing_on(inst.base, program.target):
         raise binder.fail(f"{program.target} does not have this instruction")

@@ -109,9 +109,19 @@ def dpp_source(binder: Binder, dpp: Dpp, at: int, kind: str) -> Getter:
     """Getter of vector operand `at` through a DPP pattern, with its modifiers."""
     op = binder.ops[at]
     size = int(kind[1:])
-    if not isinstance(op, Register) or op.kind == "s" or size > 32:
-        raise binder.fail(f"operand {at + 1} of a DPP form must be one vector register")
+    if not isinstance(op, Register) or op.kind == "s" or op.count != max(1, size // 32):
+        raise binder.fail(f"operand {at + 1} of a DPP form must be a vector register")
     row, dtype = binder.row(op), TYPES[kind]
+    if size == 64:
+        if not binder.inst.has("row_newbcast"):
+            raise binder.fail("64-bit DPP forms have the pattern row_newbcast only")
+
+        def read(b: Batch) -> Array:
+            low, high = dpp.read(b, row).astype(np.uint64), dpp.read(b, row + 1).astype(np.uint64)
+            wide: Array = low | high << np.uint64(32)
+            return wide.view(dtype)
+
+        return binder.with_modifiers(read, op, kind)
     if size == 32:
         return binder.with_modifiers(lambda b: dpp.read(b, row).view(dtype), op, kind)
     if op.half == "h":

@@ -23,8 +23,10 @@ PATTERNS: dict[str, Callable[[int], int | None]] = {
     "row_half_mirror": lambda i: i & ~7 | 7 - i % 8,
     "row_bcast:15": lambda i: i // 16 * 16 - 1 if i >= 16 else None,
     "row_bcast:31": lambda i: 31 if i >= 32 else None,
+    "wave_shl:1": lambda i: i + 1 if i < 63 else None,
     "wave_shr:1": lambda i: i - 1 if i else None,
     "wave_rol:1": lambda i: (i + 1) % 64,
+    "wave_ror:1": lambda i: (i - 1) % 64,
     "row_newbcast:3": lambda i: i // 16 * 16 + 3,
 }
 
@@ -116,6 +118,67 @@ def test_sdwa_half_and_compare(execute: Any, random: Any) -> None:
     out = execute(body, {"v1": packed, "v2": second}, ["v10", "v11"])
     np.testing.assert_array_equal(out["v10"].view(np.float32), -halves[:, 1].astype(np.float32))
     np.testing.assert_array_equal(out["v11"], (second & 0xFF) == second)
+
+
+def test_dpp_of_register_pairs(execute: Any) -> None:
+    """64-bit forms broadcast one lane of each row."""
+    low, high = VALUE, OLD
+    body = ["v_mov_b64_dpp v[10:11], v[2:3] row_newbcast:5 row_mask:0xf bank_mask:0xf"]
+    body += ["v_cvt_f64_i32_dpp v[12:13], v4 row_newbcast:2 row_mask:0xf bank_mask:0xf"]
+    out = execute(body, {"v2": low, "v3": high, "v4": VALUE}, ["v10", "v11", "v12", "v13"])
+    np.testing.assert_array_equal(out["v10"], low[LANE // 16 * 16 + 5])
+    np.testing.assert_array_equal(out["v11"], high[LANE // 16 * 16 + 5])
+    wide = np.ascontiguousarray(np.stack([out["v12"], out["v13"]], axis=1)).view(np.float64)[:, 0]
+    np.testing.assert_array_equal(wide, VALUE[LANE // 16 * 16 + 2])
+
+
+def test_carry_with_lane_patterns_and_parts(execute: Any, random: Any) -> None:
+    a, b = random.integers(0, 2**32, (2, 64), dtype=np.uint32)
+    body = [
+        "v_add_co_u32_dpp v10, vcc, v1, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf",
+        "v_cndmask_b32_e64 v11, 0, 1, vcc",
+        "v_addc_co_u32_sdwa v12, vcc, v1, v2, vcc dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD",
+        "v_cndmask_b32_e64 v13, 0, 1, vcc",
+        "v_sub_co_u32_e64 v14, s[20:21], v1, v2 clamp",
+    ]
+    out = execute(body, {"v1": a, "v2": b}, [f"v{n}" for n in range(10, 15)])
+    first = a[LANE ^ 1].astype(np.int64) + b
+    np.testing.assert_array_equal(out["v10"], first & 0xFFFFFFFF)
+    np.testing.assert_array_equal(out["v11"], first >> 32)
+    second = (a >> 16).astype(np.int64) + b + (first >> 32)
+    np.testing.assert_array_equal(out["v12"], second & 0xFFFFFFFF)
+    np.testing.assert_array_equal(out["v13"], second >> 32)
+    np.testing.assert_array_equal(out["v14"], np.maximum(a.astype(np.int64) - b, 0))
+
+
+def test_sdwa_comparisons(execute: Any, random: Any) -> None:
+    """To any scalar pair; cmpx also to exec; class tests a half."""
+    a, b = random.integers(0, 2**32, (2, 64), dtype=np.uint32)
+    body = [
+        "v_cmp_lt_i16_sdwa s[20:21], sext(v1), sext(v2) src0_sel:BYTE_3 src1_sel:BYTE_1",
+        "v_cndmask_b32_e64 v10, 0, 1, s[20:21]",
+        "v_cmp_class_f16_sdwa vcc, v1, v3 src0_sel:WORD_1 src1_sel:DWORD",
+        "v_cndmask_b32_e64 v11, 0, 1, vcc",
+        "v_cmpx_ge_u32_sdwa vcc, v1, v2 src0_sel:WORD_0 src1_sel:WORD_1",
+        "v_mov_b32_e32 v12, 1",
+        "s_mov_b64 exec, -1",
+    ]
+    # Normal numbers of either sign.
+    out = execute(body, {"v1": a, "v2": b, "v3": 0x108, "v12": 0}, ["v10", "v11", "v12"])
+    byte = (a >> 24).astype(np.uint8).view(np.int8), (b >> 8).astype(np.uint8).view(np.int8)
+    np.testing.assert_array_equal(out["v10"], byte[0] < byte[1])
+    exponent = a >> 26 & 31
+    np.testing.assert_array_equal(out["v11"], (exponent != 0) & (exponent != 31))
+    np.testing.assert_array_equal(out["v12"], (a & 0xFFFF) >= (b >> 16))
+
+
+def test_lane_numbers_in_m0(execute: Any) -> None:
+    body = ["s_mov_b32 m0, 37", "v_readlane_b32 s20, v1, m0", "v_writelane_b32 v2, s21, m0", "v_writelane_b32 v2, 5, 3"]
+    out = execute(body, {"v1": VALUE, "v2": OLD, "s21": 99}, ["s20", "v2"])
+    expected = OLD.copy()
+    expected[37], expected[3] = 99, 5
+    assert out["s20"][0] == VALUE[37]
+    np.testing.assert_array_equal(out["v2"], expected)
 
 
 @pytest.mark.parametrize("width", [16, 32])

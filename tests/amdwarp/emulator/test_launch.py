@@ -134,7 +134,7 @@ REFUSED = [
     ("v_mov_b32_dpp v1, v2", "names exactly one lane pattern"),
     ("v_mov_b32_dpp v1, v2 row_bcast:7", "row_bcast takes 15 or 31"),
     ("v_mov_b32_sdwa v1, v2 dst_sel:BYTE_9 dst_unused:UNUSED_PAD src0_sel:DWORD", "SDWA destination BYTE_9"),
-    ("v_mov_b64_dpp v[2:3], v[4:5] quad_perm:[0,1,2,3]", "one vector register"),
+    ("v_mov_b64_dpp v[2:3], v[4:5] quad_perm:[0,1,2,3]", "row_newbcast only"),
     ("v_add_u32_e64 v1, -v2, v3", "neg and abs need a floating-point operand"),
     ("v_pk_add_f32 v[2:3], -v[4:5], v[6:7]", "neg_lo"),
     ("v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], s[0:3]", "C must be"),
