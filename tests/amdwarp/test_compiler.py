@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,7 +86,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         ({"kernel": staged.fn}, "is no kernel; put @amdwarp.jit on it"),
         ({"kernel": None}, "None is no kernel"),
     ],
-    ids=str,
+    ids=lambda value: re.sub(r" at 0x[0-9a-f]+", "", str(value)),
 )
 def test_a_wrong_use_is_one_line(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as caught:
