@@ -199,7 +199,7 @@ def transform(
 
 
 def allocate_lds(mod: Any, arch: str) -> None:
-    """Run Triton's shared-memory allocation: ops that get LDS, for a buffer or as scratch, get ``allocation.offset``."""
+    """Run Triton's shared-memory allocation: ops that get LDS, a buffer or scratch, get ``allocation.offset``."""
     from triton._C.libtriton import amd, ir
 
     passes = ir.pass_manager(mod.context)

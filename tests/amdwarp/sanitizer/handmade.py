@@ -55,7 +55,7 @@ _POINTER = (
 def text_of(
     body: str, *, target: str = "gfx950", waves: int = 2, pointers: int = 2, lds: int = 4096, scratch: int = 0
 ) -> str:
-    """The text of a kernel with `pointers` arguments; s[0:1] is the argument segment, s2 the workgroup, v0 the thread."""
+    """The text of a kernel with `pointers` arguments; s[0:1] the argument segment, s2 the workgroup, v0 the thread."""
     lanes = 32 if target.startswith("gfx12") else 64
     lines = [line.strip() for line in body.strip().splitlines()]
     return _TEXT.format(

@@ -1,5 +1,8 @@
 """Cases of clean kernels: how to compile and launch each. Importing this imports Triton."""
 
+# ruff: noqa: E501 - one case a line or two reads better than ten
+# fmt: off
+
 from __future__ import annotations
 
 import os
@@ -77,7 +80,7 @@ class Case:
         function = getattr(kernels, self.kernel, None) or getattr(gfx1250, self.kernel)
         args = self.args(np.random.default_rng(0))
         names = [name for name in function.arg_names if name not in self.constants]
-        types, attributes = {name: "constexpr" for name in self.constants}, {}
+        types, attributes = dict.fromkeys(self.constants, "constexpr"), {}
         for name, value in zip(names, args, strict=True):
             at = (function.arg_names.index(name),)
             if isinstance(value, np.ndarray):

@@ -95,7 +95,8 @@ def test_every_rule_has_a_case() -> None:
     names |= {"a hardware register accessed behind s_setreg"}
     # covered below, or by the same code as a rule above
     other = {
-        "exec written by VALU before a lane access", "exec written by VALU before DPP", "a partly written register used",
+        "exec written by VALU before a lane access", "exec written by VALU before DPP",
+        "a partly written register used",
         "exec written by v_cmpx before a lane swap", "a dot product used by another instruction",
     }  # fmt: skip
     assert {rule.name for rule in RULES} - names == other
