@@ -82,9 +82,9 @@ def bind_swap_pc(binder: Binder) -> Closure:
     back = address_of(binder.inst.index + 1)
 
     def run(b: Batch) -> int:
-        target = _jump(b, get(b), count)
+        address = get(b)
         put(b, back)
-        return target
+        return _jump(b, address, count)
 
     return run
 
