@@ -37,6 +37,7 @@ FAMILIES = (
     *("salu", "valu", "vop3p", "mfma", "ds", "vmem", "smem", "sync", "convert", "atomics", "exchange"),
     *("wide", "vopd", "counters", "barriers", "lane_moves", "lds_moves", "wmma", "scaled8", "mbarrier", "tensor"),
     *("sparse", "differences", "ops_cdna", "calls", "relative", "scalar_memory", "ds_atomics", "convert_scaled"),
+    *("lane_access", "scratch"),
 )
 
 _ONLY_GFX1250 = ONLY - ROW_NAMES

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from amdwarp.asm import Immediate, Register, Symbol
+from amdwarp.asm import Register, Symbol
 from amdwarp.asm.program import EXEC, VCC
 from amdwarp.emulator import arith
-from amdwarp.emulator.bind import LISTS, TYPES, Binder, Getter, MaskedSetter, handles
+from amdwarp.emulator.bind import LISTS, Binder, Getter, MaskedSetter, handles
 from amdwarp.emulator.convert import clamp_f16
-from amdwarp.emulator.differences import SUMS_OF_DIFFERENCES
 from amdwarp.emulator.lanes import bind_dpp, dpp_source, sdwa_source, sdwa_target
 from amdwarp.emulator.memory import Array
-from amdwarp.emulator.modes import clamped_output, moded, operation, scaled_output
+from amdwarp.emulator.modes import moded
 from amdwarp.emulator.ops import ACCUMULATE, COMPARES, OPS, WIDE_MADS, Function
 from amdwarp.emulator.ops_cdna import KEEPS_UPPER
-from amdwarp.emulator.state import Batch, Closure, merge
+from amdwarp.emulator.outputs import clamped
+from amdwarp.emulator.state import Batch, Closure
 
 Mask = Callable[[Batch], Array | None]
 
@@ -61,76 +61,6 @@ def vector_target(binder: Binder, at: int, kind: str) -> MaskedSetter:
     if not high and not binder.wide_target and binder.inst.base in KEEPS_UPPER:
         return binder.row_target(binder.vector(at, 1), kind, keep=True)
     return binder.target(at, kind, high=high)
-
-
-def _wide(function: Function) -> Function:
-    """`function` on int64 sources."""
-    return lambda *args: function(*(np.asarray(arg).astype(np.int64) for arg in args))
-
-
-def _sum_of_products(a: Any, b: Any, c: Any) -> Any:
-    return a * b + c
-
-
-_ADD, _SUB, _MAD = _wide(np.add), _wide(np.subtract), _wide(_sum_of_products)
-
-#: Integer operations that clamp: exact operation on the sources.
-_CLAMPED: dict[str, Function] = {
-    **{f"v_add_{kind}": _ADD for kind in ("u32", "i32", "u16", "i16")},
-    **{f"v_sub_{kind}": _SUB for kind in ("u32", "i32", "u16", "i16")},
-    **{f"v_subrev_{kind}": _wide(lambda a, b: b - a) for kind in ("u32", "u16")},
-    **{f"v_mad_{kind}": _MAD for kind in ("u16", "i16", "u32_u16", "i32_i16", "legacy_u16", "legacy_i16")},
-    "v_mad_u32_u24": _wide(lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
-    "v_mad_i32_i24": _wide(lambda a, b, c: (a << 40 >> 40) * (b << 40 >> 40) + c),
-    "v_mul_lo_u16": _wide(np.multiply),
-    **SUMS_OF_DIFFERENCES,
-}
-
-_OMOD = {("mul", 2): 2.0, ("mul", 4): 4.0, ("div", 2): 0.5}
-
-
-def output_factor(binder: Binder) -> float | None:
-    """The factor of the output modifier mul:2, mul:4 or div:2."""
-    for name in ("mul", "div"):
-        if name in binder.left:
-            value = binder.take(name)
-            if (name, value) not in _OMOD:
-                raise binder.fail(f"the output modifier {name}:{value} is not known")
-            return _OMOD[name, value]
-    return None
-
-
-def clamped(binder: Binder, function: Function | None, kind: str, sources: Sequence[str] = ()) -> Function | None:
-    """`function` under MODE, followed by omod and clamp if the instruction has them.
-
-    Args:
-        binder: the instruction.
-        function: from sources of the types `sources` to `kind`; None moves its source.
-        kind: type of the result.
-        sources: types of the sources; where none are given they are not flushed.
-    """
-    factor, clamp = output_factor(binder), binder.flag("clamp")
-    base = binder.inst.base
-    if function is not None and not binder.plain_mode and any(source[0] == "f" for source in sources):
-        binder.cell.used = True
-        function = moded(operation(base), function, kind, sources, binder.cell)
-    if not clamp and factor is None:
-        return function
-    plain = function if function is not None else np.positive
-    if kind[0] == "f":
-        binder.cell.used = not binder.plain_mode
-        if factor is not None:
-            plain = scaled_output(plain, kind, factor, binder.cell)
-        return clamped_output(plain, kind, binder.cell) if clamp else plain
-    if factor is not None:
-        raise binder.fail("an output modifier needs a floating-point result")
-    if sources and sources[0][0] == "f":
-        # Conversions to integers saturate as they are.
-        return plain
-    if base not in _CLAMPED:
-        raise binder.fail("clamp is not known for this integer operation")
-    exact, limits = _CLAMPED[base], np.iinfo(TYPES[kind])
-    return lambda *args: np.clip(exact(*args), limits.min, limits.max).astype(TYPES[kind])
 
 
 @handles(*OPS)
@@ -423,112 +353,3 @@ def bind_bitop3(binder: Binder) -> Closure:
 def bind_nop(binder: Binder) -> Closure:
     """Nothing."""
     return lambda b: None
-
-
-@handles("v_readfirstlane_b32")
-def bind_read_first_lane(binder: Binder) -> Closure:
-    """The first enabled lane's value (lane 0 where none is) to a scalar register."""
-    binder.need(2)
-    op = binder.ops[1]
-    if not isinstance(op, Register) or op.kind == "s":
-        source = binder.scalar_source(1)
-        put_scalar = binder.scalar_target(0)
-        return lambda b: put_scalar(b, source(b))
-    row, put = binder.row(op), binder.scalar_target(0)
-
-    def run(b: Batch) -> None:
-        values = b.r[0][row]
-        if b.mask is None:
-            put(b, merge(values[:, 0].tolist()))
-        else:
-            put(b, merge(values[np.arange(b.n), b.mask.argmax(axis=1)].tolist()))
-
-    return run
-
-
-def _lane_number(binder: Binder, at: int) -> Callable[[Batch], Any]:
-    get, limit = binder.scalar_source(at), binder.lanes - 1
-
-    def lane(b: Batch) -> Any:
-        value = get(b)
-        return value & limit if isinstance(value, int) else np.array([x & limit for x in value])
-
-    return lane
-
-
-@handles("v_readlane_b32")
-def bind_read_lane(binder: Binder) -> Closure:
-    """One lane's value, whether it is enabled or not, to a scalar register."""
-    binder.need(3)
-    row, put, lane = binder.vector(1, 1), binder.scalar_target(0), _lane_number(binder, 2)
-    return lambda b: put(b, merge(b.r[0][row][np.arange(b.n), lane(b)].tolist()))
-
-
-@handles("v_writelane_b32")
-def bind_write_lane(binder: Binder) -> Closure:
-    """A scalar to one lane, whether it is enabled or not."""
-    binder.need(3)
-    row, source, lane = binder.vector(0, 1), binder.scalar_source(1), _lane_number(binder, 2)
-
-    def run(b: Batch) -> None:
-        b.r[0][row][np.arange(b.n), lane(b)] = np.array(source(b), np.uint32)
-
-    return run
-
-
-@handles("v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32")
-def bind_mbcnt(binder: Binder) -> Closure:
-    """Number of set bits below the lane in one half of a mask, plus the second operand."""
-    binder.need(3)
-    base = 32 if "_hi_" in binder.inst.base else 0
-    below = np.array([(1 << max(0, min(32, lane - base))) - 1 for lane in range(binder.lanes)], np.uint32)
-    getters = [binder.source(at, "u32") for at in (1, 2)]
-    return _general(getters, exec_mask, lambda a, c: arith.population(a & below) + c, binder.target(0, "u32"))
-
-
-@handles("v_swap_b32")
-def bind_swap(binder: Binder) -> Closure:
-    """Exchange two registers in the enabled lanes."""
-    binder.need(2)
-    left, right = binder.vector(0, 1), binder.vector(1, 1)
-    put_left, put_right = binder.row_target(left, "u32"), binder.row_target(right, "u32")
-
-    def run(b: Batch) -> None:
-        x, y = b.r[0][left].copy(), b.r[0][right].copy()
-        put_left(b, y, b.mask)
-        put_right(b, x, b.mask)
-
-    return run
-
-
-@handles("v_permlane16_swap_b32", "v_permlane32_swap_b32")
-def bind_row_swap(binder: Binder) -> Closure:
-    """Exchange the odd rows of the first register with the even rows of the second; a row is 16 or 32 lanes.
-
-    A pair of lanes is exchanged where both are enabled.
-    """
-    binder.need(2)
-    width = 16 if "16" in binder.inst.base else 32
-    left, right = binder.vector(0, 1), binder.vector(1, 1)
-    binder.ignore("fi", "bound_ctrl")
-
-    def run(b: Batch) -> None:
-        shape = (b.n, -1, 2, width)
-        x, y = b.r[0][left].reshape(shape)[:, :, 1], b.r[0][right].reshape(shape)[:, :, 0]
-        old_x, old_y = x.copy(), y.copy()
-        if b.mask is None:
-            x[...], y[...] = old_y, old_x
-        else:
-            rows = b.mask.reshape(shape)
-            np.copyto(x, old_y, where=rows[:, :, 1])
-            np.copyto(y, old_x, where=rows[:, :, 0])
-
-    return run
-
-
-def constant_operand(binder: Binder, at: int) -> int | float:
-    """The number that operand `at` must be."""
-    op = binder.ops[at]
-    if not isinstance(op, Immediate):
-        raise binder.fail(f"operand {at + 1} must be a number")
-    return op.value

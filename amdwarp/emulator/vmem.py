@@ -1,4 +1,4 @@
-"""Vector memory: buffer, global, flat and scratch loads, stores and atomics.
+"""Vector memory: buffer, global and flat loads, stores and atomics.
 
 Loads read memory at issue and write their registers (or LDS) at the covering vmcnt wait; until then the destination
 holds poison. Stores and atomics change memory at issue. All of them count in vmcnt, in order.
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from amdwarp.asm import Immediate, Register, Symbol
+from amdwarp.asm import Symbol
 from amdwarp.asm.program import M0
 from amdwarp.emulator import structured
 from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.ds import DROPPED, all_lanes, poison, put_dwords, put_half, take_dwords
-from amdwarp.emulator.memory import POISON, Array, Fault, gather_block, scatter_block
+from amdwarp.emulator.memory import POISON, Array, scatter_block
 from amdwarp.emulator.state import Batch, Closure, expand
 
 #: What an address function gives: uint64 addresses [waves, lanes], lanes that access memory (None for all), and dwords
@@ -61,7 +61,7 @@ _SCOPES = ("SCOPE_CU", "SCOPE_SE", "SCOPE_DEV", "SCOPE_SYS")
 _POLICY = re.compile(r"TH_(?:LOAD|STORE|ATOMIC)_[A-Z_]+$")
 
 
-def _wave_column(value: Any, waves: int) -> Array:
+def wave_column(value: Any, waves: int) -> Array:
     """A scalar register as int64 [waves, 1]."""
     return np.array(expand(value, waves), np.int64)[:, None]
 
@@ -96,7 +96,7 @@ def buffer_locator(binder: Binder, at: int) -> Locator:
             index = b.r[0][first].astype(np.int64) if idxen and first is not None else 0
             return structured.locate(b, values[:4], index, inside, values[4], size, idxen)
         if not all(type(value) is int for value in values):
-            values = [_wave_column(value, b.n) for value in values]
+            values = [wave_column(value, b.n) for value in values]
         low, high, third, fourth, shift = values
         base: Any = low | (high & top) << 32
         records: Any = high >> 25 | third << 7 | (fourth & 0x3F) << 39 if large else third
@@ -184,7 +184,7 @@ def write_located(b: Batch, located: Located, values: Array, size: int) -> None:
         b.group.memory.scatter(addresses + np.uint64(4 * at), part, 4, lanes & (short > at))
 
 
-def _extend(values: Array, size: int) -> Array:
+def sign_extended(values: Array, size: int) -> Array:
     spare = 32 - 8 * size
     return ((values << np.uint32(spare)).view(np.int32) >> np.int32(spare)).view(np.uint32)
 
@@ -206,7 +206,7 @@ def bind_load(binder: Binder, locator: Locator, form: tuple[int, int, bool, str]
         located = locator(b, size)
         values = read_located(b, located, size)
         if is_signed:
-            values = _extend(values, size)
+            values = sign_extended(values, size)
         if part:
             values = put_half(values, b.r[0][row], part)
         note(b, "read", located, size)
@@ -296,14 +296,14 @@ def bind_flat_store(binder: Binder) -> Closure:
 
 # Direct to LDS
 
-_LDS_LOADS = {tail: LOADS[tail] for tail in ("dword", "dwordx3", "dwordx4", "ubyte", "sbyte", "ushort", "sshort")}
+LDS_LOADS = {tail: LOADS[tail] for tail in ("dword", "dwordx3", "dwordx4", "ubyte", "sbyte", "ushort", "sshort")}
 
 
-@handles(*(f"global_load_lds_{tail}" for tail in _LDS_LOADS))
+@handles(*(f"global_load_lds_{tail}" for tail in LDS_LOADS))
 def bind_global_load_lds(binder: Binder) -> Closure:
     """Global load straight to LDS."""
     operand_count(binder, 2)
-    form = _LDS_LOADS[binder.inst.base[len("global_load_lds_") :]]
+    form = LDS_LOADS[binder.inst.base[len("global_load_lds_") :]]
     immediate = binder.inst.modifier("offset")
     return bind_to_lds(binder, global_locator(binder, 0), form, immediate if isinstance(immediate, int) else 0)
 
@@ -328,7 +328,7 @@ def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, st
         located = locator(b, width)
         values = read_located(b, located, width)
         if is_signed:
-            values = _extend(values, width)
+            values = sign_extended(values, width)
         start = np.array(expand(b.s[M0], b.n), np.int64)
         dropped = start == DROPPED
         addresses = (start + immediate)[:, None] + step
@@ -345,127 +345,5 @@ def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, st
         if on is None or on.any():
             scatter_block(b.group.lds.data, addresses, np.full_like(values, POISON), size, on)
         b.issue(b.vm, binder.inst, deliver, on, addresses, values)
-
-    return run
-
-
-# Scratch: one private block for each lane
-
-
-def scratch_address(binder: Binder, at: int) -> Callable[[Batch], Array]:
-    """Byte offsets int64 [waves, lanes] within the lane's block: vaddr or off, saddr or off, immediate."""
-    offset = binder.take("offset", 0)
-    vector, scalar = binder.ops[at], binder.ops[at + 1]
-    row = None if vector == Symbol("off") else binder.vector(at, 1)
-    if isinstance(scalar, (Immediate, Register)):
-        get = binder.scalar_source(at + 1)
-    elif scalar == Symbol("off"):
-        get = None
-    else:
-        raise binder.fail(f"operand {at + 2} must be a scalar register or off")
-
-    def address(b: Batch) -> Array:
-        inside: Array = np.full((b.n, b.group.lanes), offset, np.int64)
-        if row is not None:
-            inside += b.r[2][row]
-        if get is not None:
-            inside += _wave_column(get(b), b.n)
-        return inside
-
-    return address
-
-
-def _scratch_index(b: Batch, inside: Array, size: int) -> Array:
-    """Flat byte index into the workgroup's scratch [wave, lane, byte]."""
-    block = b.group.scratch.shape[-1]
-    mask = all_lanes(b, b.mask)
-    bad = mask & ((inside < 0) | (inside + size > block))
-    if bad.any():
-        wave, lane = (int(axis[0]) for axis in np.nonzero(bad))
-        at = int(inside[wave, lane])
-        raise Fault(f"scratch offset {at} + {size} is outside the lane's {block} bytes", wave, lane)
-    lanes = np.arange(b.n * b.group.lanes, dtype=np.int64).reshape(b.n, -1) + b.first * b.group.lanes
-    return lanes * block + inside
-
-
-@handles(*(f"scratch_load_{tail}" for tail in LOADS))
-def bind_scratch_load(binder: Binder) -> Closure:
-    """Load from the lane's private memory."""
-    operand_count(binder, 3)
-    size, count, is_signed, part = LOADS[binder.inst.base[len("scratch_load_") :]]
-    row, address = binder.vector(0, count), scratch_address(binder, 1)
-
-    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
-        put_dwords(b, row, payload[1], payload[0])
-
-    def run(b: Batch) -> None:
-        values = _read_scratch(b, address(b), size)
-        if is_signed:
-            values = _extend(values, size)
-        if part:
-            values = put_half(values, b.r[0][row], part)
-        poison(b, row, count)
-        b.issue(b.vm, binder.inst, deliver, b.mask, values)
-
-    return run
-
-
-def _read_scratch(b: Batch, inside: Array, size: int) -> Array:
-    values = _gather_scratch(b, _scratch_index(b, inside, size), size)
-    if b.group.recorder is not None:
-        b.group.recorder.access("scratch", "read", inside, size, b.mask)
-    return values
-
-
-@handles(*(f"scratch_load_lds_{tail}" for tail in _LDS_LOADS if "x" not in tail))
-def bind_scratch_load_lds(binder: Binder) -> Closure:
-    """Load from private memory straight to LDS: lane l writes a dword at M0 + 4 * l."""
-    operand_count(binder, 2)
-    size, _, is_signed, _ = _LDS_LOADS[binder.inst.base[len("scratch_load_lds_") :]]
-    immediate = binder.inst.modifier("offset")
-    constant = immediate if isinstance(immediate, int) else 0
-    address, step = scratch_address(binder, 0), 4 * np.arange(binder.lanes, dtype=np.int64)
-
-    def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
-        on, addresses, values = payload
-        scatter_block(b.group.lds.data, addresses, values, 4, on)
-
-    def run(b: Batch) -> None:
-        values = _read_scratch(b, address(b), size)
-        if is_signed:
-            values = _extend(values, size)
-        addresses = np.array(expand(b.s[M0], b.n), np.int64)[:, None] + constant + step
-        b.group.lds.check(addresses, 4, b.mask)
-        if b.group.recorder is not None:
-            b.group.recorder.access("lds", "write", addresses, 4, b.mask, None, values)
-        scatter_block(b.group.lds.data, addresses, np.full_like(values, POISON), 4, b.mask)
-        b.issue(b.vm, binder.inst, deliver, b.mask, addresses, values)
-
-    return run
-
-
-def _gather_scratch(b: Batch, index: Array, size: int) -> Array:
-    return gather_block(b.group.scratch.reshape(-1), index, size, b.mask)
-
-
-@handles(*(f"scratch_store_{tail}" for tail in STORES))
-def bind_scratch_store(binder: Binder) -> Closure:
-    """Store to the lane's private memory: vaddr, data, saddr."""
-    operand_count(binder, 3)
-    size, count, upper = STORES[binder.inst.base[len("scratch_store_") :]]
-    row = binder.vector(1, count)
-    binder.ops = (binder.ops[0], binder.ops[2])
-    address = scratch_address(binder, 0)
-
-    def run(b: Batch) -> None:
-        inside = address(b)
-        values = take_dwords(b, row, count)
-        if upper:
-            values = values >> np.uint32(16)
-        index = _scratch_index(b, inside, size)
-        scatter_block(b.group.scratch.reshape(-1), index, values, size, b.mask)
-        if b.group.recorder is not None:
-            b.group.recorder.access("scratch", "write", inside, size, b.mask)
-        b.issue(b.stores, binder.inst, None, b.mask)
 
     return run

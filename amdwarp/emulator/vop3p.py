@@ -13,8 +13,9 @@ from amdwarp.emulator.bind import TYPES, Binder, Getter, handles, vector_of
 from amdwarp.emulator.convert import clamp_f16, f16_conversion
 from amdwarp.emulator.floats import bf16_value
 from amdwarp.emulator.ops import fmax, fmin
+from amdwarp.emulator.outputs import clamped
 from amdwarp.emulator.state import Batch, Closure
-from amdwarp.emulator.valu import clamped, vector_sources
+from amdwarp.emulator.valu import vector_sources
 
 Function = Callable[..., Any]
 

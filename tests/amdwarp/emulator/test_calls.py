@@ -75,7 +75,7 @@ def test_function_that_is_not_inlined() -> None:
 
 
 def test_trap_is_an_error_that_says_where(execute: Any) -> None:
-    with pytest.raises(EmulatorError, match="'s_trap 2'.*the kernel traps") as caught:
+    with pytest.raises(EmulatorError, match=r"'s_trap 2'.*the kernel traps") as caught:
         execute(["s_cmp_eq_u32 s0, s0", "s_cbranch_scc0 over", "s_trap 2", "over:"], {}, [])
     assert "line" in str(caught.value)
     execute(["s_cmp_eq_u32 s0, s0", "s_cbranch_scc1 over", "s_trap 2", "over:"], {}, [])
