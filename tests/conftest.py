@@ -29,6 +29,10 @@ def no_gpu() -> str:
     return "" if arch in TARGETS else f"needs one of {', '.join(TARGETS)}, and the GPU here is {arch}"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden summaries anew")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and (reason := no_gpu()):

@@ -69,15 +69,17 @@ def matmul_woven(
         gl.allocate_shared_memory(TYPE, [STEP, TILE_N], B_LDS),
         gl.allocate_shared_memory(TYPE, [STEP, TILE_N], B_LDS),
     )
+    # Masked lanes read zeros without being told to: their offsets lie behind the descriptor. Telling would put a select,
+    # and a wait, right behind each load.
     k_left = k
     for slot in gl.static_range(2):
-        a_slots[slot].store(buffer_load(a, a_at, mask_a(a_ks, k_left), 0.0))
-        b_slots[slot].store(buffer_load(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC), 0.0))
+        a_slots[slot].store(buffer_load(a, a_at, mask_a(a_ks, k_left)))
+        b_slots[slot].store(buffer_load(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC)))
         a += STEP
         b += b_step
         k_left -= STEP
-    a_fetched = buffer_load(a, a_at, mask_a(a_ks, k_left), 0.0)
-    b_fetched = buffer_load(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC), 0.0)
+    a_fetched = buffer_load(a, a_at, mask_a(a_ks, k_left))
+    b_fetched = buffer_load(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC))
     a += STEP
     b += b_step
     k_left -= STEP
@@ -93,8 +95,8 @@ def matmul_woven(
                 b_next = b_slots[1 - here].load(B_OPERAND)
                 a_slots[here].store(a_fetched)
                 b_slots[here].store(b_fetched)
-                a_fetched = buffer_load(a, a_at, mask_a(a_ks, k_left), 0.0)
-                b_fetched = buffer_load(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC), 0.0)
+                a_fetched = buffer_load(a, a_at, mask_a(a_ks, k_left))
+                b_fetched = buffer_load(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC))
             with warp_pipeline_stage("multiply", scope="intra_wave", pair=0):
                 acc = mfma(a_operand, b_operand, acc)
             gl.barrier()

@@ -187,6 +187,7 @@ def pass_factor(addresses: list[int], width: int) -> int:
     return worst
 
 
+@lru_cache(maxsize=64)
 def conflict_factor(layout: LdsLayout) -> int:
     """The largest `pass_factor` over every operand read of the tile; 1 means free of bank conflicts."""
     return max(
