@@ -69,8 +69,8 @@ def matmul_woven(
         gl.allocate_shared_memory(TYPE, [STEP, TILE_N], B_LDS),
         gl.allocate_shared_memory(TYPE, [STEP, TILE_N], B_LDS),
     )
-    # Masked lanes read zeros without being told to: their offsets lie behind the descriptor. Telling would put a select,
-    # and a wait, right behind each load.
+    # Masked lanes read zeros without being told to: their offsets lie behind the descriptor. Telling would put a
+    # select, and a wait, right behind each load.
     k_left = k
     for slot in gl.static_range(2):
         a_slots[slot].store(buffer_load(a, a_at, mask_a(a_ks, k_left)))
