@@ -157,10 +157,16 @@ v_smfmac_i32_16x16x128_i8 v_smfmac_i32_32x32x64_i8
 _GFX950_PREFIXES = ("v_cvt_scalef32_", "v_smfmac_f32_16x16x128_", "v_smfmac_f32_32x32x64_")
 _GFX942_ONLY = frozenset(words("v_mfma_f32_16x16x8_xf32 v_mfma_f32_32x32x4_xf32"))
 _ONLY = frozenset(words(_GFX950_ONLY))
+#: Rows of the table that other targets have.
+_ELSEWHERE = frozenset(
+    words("v_mac_f32 v_madmk_f32 v_madak_f32 v_fmac_f16 v_mad_legacy_f32 buffer_wbinvl1 buffer_wbinvl1_vol")
+)
 
 
 def missing_on(base: str, target: str) -> bool:
-    """True if `target` (gfx942 or gfx950) does not have the instruction `base`, which the other has."""
+    """True if `target` (gfx942 or gfx950) does not have the instruction `base`, which some other target has."""
+    if base in _ELSEWHERE:
+        return target in ("gfx942", "gfx950")
     if target == "gfx942":
         return base in _ONLY or base.startswith(_GFX950_PREFIXES)
     return target == "gfx950" and base in _GFX942_ONLY

@@ -72,6 +72,17 @@ def test_what_one_target_lacks() -> None:
         assert not {name for name in names[target] if missing_on(name, target)}
 
 
+def test_every_row_is_of_the_target_or_refused() -> None:
+    """No mnemonic that LLVM does not take for the target is executed on it."""
+    from amdwarp.asm.table import TABLE
+    from amdwarp.asm.table_gfx1250 import ONLY
+
+    for target, rows in lines().items():
+        names = {split_mnemonic(line.split(" ")[0])[0] for line in rows}
+        names = {ALIASES.get(name, name) for name in names}
+        assert [name for name in TABLE if name not in names and name not in ONLY and not missing_on(name, target)] == []
+
+
 def test_refused_ones_have_no_row() -> None:
     from amdwarp.asm.table import TABLE
 
