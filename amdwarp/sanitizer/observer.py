@@ -99,6 +99,7 @@ class Sanitizer:
         self._now: Site | None = None
         self._owed: set[tuple[int, int]] = set()
         self._twice: set[int] = set()
+        self._arriving: dict[tuple[int, int], list[list[int]]] = {}
 
     # Calls of the emulator
 
@@ -138,12 +139,18 @@ class Sanitizer:
     def barrier(self, waves: tuple[int, ...]) -> None:
         """A barrier released these waves."""
         self.records.barrier(waves, self.ended)
+        self._passed()
         self.spin.released(waves)
         if self.needs is not None:
             self.needs.barrier(self.position[wave] for wave in waves)
         missing = self.ended - set(waves)
         if missing:
             self.collector.add(self.wording.never_reached(set(waves), missing, self.position))
+
+    def _passed(self) -> None:
+        """Some waves have passed a barrier."""
+        if self.shadow is not None:
+            self.shadow.slots.barrier()
 
     def arrive(self, barrier: int, first: int, last: int, completions: int) -> None:
         """Waves [first, last) have signalled a split barrier."""
@@ -158,7 +165,12 @@ class Sanitizer:
         waves = range(first, last)
         self.records.leave((barrier, completions), waves, self.ended)
         self._owed.difference_update((barrier, wave) for wave in waves)
+        self._passed()
         self.spin.released(waves)
+
+    def notified(self, address: int, wave: int, arrivals: int) -> None:
+        """What a wave had under way is done and has arrived on a barrier object."""
+        self.records.publish(address, wave, self._arriving[address, wave].pop(0))
 
     # Events
 
@@ -190,7 +202,7 @@ class Sanitizer:
     def _arrival(self, event: InstructionEvent, access: Access, record: int) -> None:
         """Waves arrive on barrier objects, behind everything in the queue of the instruction.
 
-        A tensor copy that arrives when it is done has the record `record`.
+        LDS operations do so in their turn; copies, of which `record` is one, when they are done (`notified`).
         """
         queue = self.effects[event.inst.index].queue
         flags = ARRIVE | WRITE | ATOMIC | (0 if queue == DS else APART)
@@ -200,7 +212,10 @@ class Sanitizer:
             on = access.addresses[row] if access.mask is None else access.addresses[row][access.mask[row]]
             over = self.queues.records_of(queue, wave) + ([record + row] if record else [])
             for address in np.unique(on).tolist():
-                self.records.publish(address, wave, over)
+                if queue == DS:
+                    self.records.publish(address, wave, over)
+                else:
+                    self._arriving.setdefault((address, wave), []).append(over)
         self._shadow(event).write(access, event.inst.index, event.first, own, flags)
 
     def _shadow(self, event: InstructionEvent) -> LdsShadow:

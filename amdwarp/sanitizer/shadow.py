@@ -16,7 +16,7 @@ from amdwarp.emulator.events import Access
 from amdwarp.emulator.memory import Array, gather_block, scatter_block
 from amdwarp.sanitizer.order import APART, ARRIVE, ATOMIC, FINISHED, NO_READ, NO_WRITE, TENSOR, Records
 from amdwarp.sanitizer.redundant import Needs
-from amdwarp.sanitizer.slots import Clash, SlotWatch
+from amdwarp.sanitizer.slots import Clash, Left, Old, SlotWatch, is_fill
 
 #: Widest granule: what one lane moves at most.
 _WIDEST = 16
@@ -85,17 +85,19 @@ class LdsShadow:
     def finish(self) -> None:
         """The workgroup has ended: judge what its slots were used for."""
         self.inst = -1
-        unread: Array = np.asarray((self.read_by < self.written).all(axis=0))
+        unread = np.asarray((self.read_by < self.written).all(axis=0))
         if self.atomic_by is not None:
             unread &= (self.atomic_by == NO_READ).all(axis=0)
-        everywhere = np.arange(self.count)
-
-        def span(left: Array) -> Clash:
-            at = everywhere[left]
-            return self._make_clash("lds-lost-write", int(self.written[at[0]]), np.empty(0, np.int64), at)
-
-        known = (self.read_by != NO_READ).any(axis=0)
-        self.slots.finish(self.written, unread, known, span)
+        at = np.flatnonzero(unread & (self.written != NO_WRITE))
+        content = self.content.reshape(self.count, -1)
+        left: dict[int, Left] = {}
+        for record in np.unique(self.written[at]).tolist():
+            mine = at[self.written[at] == record]
+            if not self.records.flags[record] & ARRIVE and not is_fill(content[mine]):
+                clash = self._make_clash("lds-lost-write", record, np.empty(0, np.int64), mine)
+                known = bool((self.read_by[:, mine] != NO_READ).any())
+                left[record] = Left(clash, len(mine) == int((self.written == record).sum()), known)
+        self.slots.finish(left)
 
     def _split(self, granule: int) -> None:
         """Go on with narrower granules; what is known of a granule holds for its parts."""
@@ -170,9 +172,13 @@ class LdsShadow:
 
     def _read_again(self, pieces: Pieces, last: Array, before: Array, again: Array) -> None:
         """Pieces that the wave has read since they were written: note those it read with the same instruction."""
-        fresh = last[~again]
-        if fresh.size == 0 or int(fresh.max()) > int(before[again].max()):
-            self.slots.read_old(int(before[again].max()), int(pieces.record.flat[0]), self.inst, fresh.size > 0)
+        fresh, seen_at = last[~again], int(before[again].max())
+        # One word for all lanes, or the same instruction again, may be a wave that waits.
+        place = self._make_clash("", 0, pieces.wave.reshape(-1), pieces.at)
+        polls = place.high - place.low <= _WIDEST or (self.records.inst.take(before[again]) == self.inst).all()
+        if not polls and (fresh.size == 0 or int(fresh.max()) > seen_at):
+            record = int(pieces.record.flat[0])
+            self.slots.read_old(Old(int(last[again].max()), seen_at, record, fresh.size > 0))
         again &= self.records.inst.take(before) == self.inst
         if not again.any():
             return

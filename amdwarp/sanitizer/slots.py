@@ -7,20 +7,22 @@ everybody passed a barrier since. Two things give it away.
   instruction that feeds it has written again in between. (A tile that stays in LDS for the whole loop is read again and
   again too, but what feeds its reads writes once.)
 * A *lost write*: bytes that others could see are overwritten, or left at the end, without ever having been read, while
-  the rest of the same write was read; or every execution of a write is lost. A whole write that is left over,
-  such as a copy ahead of the last step, is none; nor is one value for all bytes, which fills. (A table that a gather
-  reads in part is written once, and what is read of it was not read before.)
+  behind them some instruction read bytes that its wave had read before and that are older by a barrier; or every
+  execution of a write is lost; or a part is left at the end where such a write, or that place, was read whole before.
+  What is merely left over, such as a copy ahead of the last step, is none; nor is one value for all bytes, which fills.
+  (A table that a gather reads in part is written once, and its place was not read before.)
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from amdwarp.emulator.memory import Array
-from amdwarp.sanitizer.order import APART, ARRIVE, NO_WRITE, WRITE, Records
+from amdwarp.sanitizer.order import APART, WRITE, Records
 
 #: Reads of old bytes that are remembered of one instruction.
 _KEPT = 4
@@ -45,6 +47,43 @@ class Clash:
     low: int
     high: int
 
+    def joined(self, other: Clash) -> Clash:
+        """This fault and another of the same instructions as one."""
+        waves = self.waves | other.waves
+        return replace(self, waves=waves, low=min(self.low, other.low), high=max(self.high, other.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """A read of bytes that its waves have read before.
+
+    Attributes:
+        writer: record that wrote the youngest of them.
+        before: record that read them last.
+        read: the record that reads them now.
+        mixed: it reads them together with others, written since they were read; else it reads no others.
+    """
+
+    writer: int
+    before: int
+    read: int
+    mixed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left unread of a write at the end.
+
+    Attributes:
+        clash: the fault it would be.
+        whole: nothing of the write was read.
+        known: earlier contents of the place were.
+    """
+
+    clash: Clash
+    whole: bool
+    known: bool
+
 
 @dataclass(slots=True)
 class _Reread:
@@ -60,13 +99,11 @@ class _Fate:
 
     Attributes:
         read: some were read before they were overwritten.
-        partly: of one access some were, and others were not.
-        clash: an example.
+        clashes: examples of lost ones, youngest last.
     """
 
     read: bool = False
-    partly: bool = False
-    clash: Clash | None = None
+    clashes: list[Clash] = field(default_factory=list)
 
 
 class SlotWatch:
@@ -80,16 +117,18 @@ class SlotWatch:
         """Forget everything, for the next workgroup."""
         self._rereads: dict[tuple[int, int], _Reread] = {}
         self._fates: dict[int, _Fate] = {}
-        self._old: dict[int, list[tuple[int, int, bool]]] = {}
+        self._old: dict[int, list[Old]] = {}
+        self._barriers: list[int] = []
 
-    def read_old(self, previous: int, record: int, inst: int, mixed: bool) -> None:
-        """Record `record`, of `inst`, reads bytes that its waves have read before, at record `previous` last.
+    def barrier(self) -> None:
+        """Waves have passed a barrier."""
+        if not self._barriers or self._barriers[-1] != self.records.count:
+            self._barriers.append(self.records.count)
 
-        Args:
-            mixed: it reads them together with others that were written since; else it reads no others.
-        """
-        kept = self._old.setdefault(inst, [])
-        kept.append((previous, record, mixed))
+    def read_old(self, old: Old) -> None:
+        """Some instruction reads bytes that its waves have read before."""
+        kept = self._old.setdefault(int(self.records.inst[old.read]), [])
+        kept.append(old)
         del kept[:-_KEPT]
 
     def read_again(self, writer: int, previous: int, clash: Clash) -> None:
@@ -100,10 +139,8 @@ class SlotWatch:
         bits = np.uint32(sum(1 << wave for wave in clash.waves))
         newer = (self.records.flags[tail] & WRITE != 0) & (self.records.seen[tail] & bits != 0)
         if newer.any():
-            more = set(np.unique(self.records.inst[tail][newer]).tolist())
-            if more - known.between:
-                known.between |= more
-                known.clash = clash
+            known.between.update(np.unique(self.records.inst[tail][newer]).tolist())
+            known.clash = known.clash.joined(clash)
 
     def overwritten(self, last: Array, unread: Array, content: Array, span: Callable[[Array], Clash]) -> None:
         """Pieces whose last writes are the records `last` are overwritten.
@@ -123,26 +160,25 @@ class SlotWatch:
             mine, gone = instructions == inst, lost & (instructions == inst)
             read = bool((mine & ~unread).any())
             fate.read |= read
-            if not _is_fill(content[gone]):
-                fate.partly |= read
-                fate.clash = fate.clash or span(gone)
+            if not is_fill(content[gone]):
+                fate.clashes.append(span(gone))
+                del fate.clashes[_KEPT:-_KEPT]
 
-    def finish(self, written: Array, unread: Array, known: Array, span: Callable[[Array], Clash]) -> None:
-        """The workgroup has ended.
-
-        Args:
-            written: record that wrote each granule last.
-            unread: granules nobody has read since.
-            known: granules that somebody has read ever.
-            span: makes a clash of the granules marked.
-        """
+    def finish(self, left: dict[int, Left]) -> None:
+        """The workgroup has ended; `left`: what nobody has read, by record, fills left out."""
         for (later, _), reread in self._rereads.items():
             if reread.between & self._feeders(later):
                 self.report(reread.clash)
         for fate in self._fates.values():
-            if fate.clash is not None and (fate.partly or not fate.read):
-                self.report(fate.clash)
-        self._left_over(written, unread, known, span)
+            wanted = [clash for clash in fate.clashes if not fate.read or self._was_wanted(clash.earlier)]
+            if wanted:
+                self.report(wanted[0])
+        reported: set[int] = set()
+        for record, rest in left.items():
+            inst = int(self.records.inst[record])
+            if inst not in reported and (self._was_wanted(record) or self._was_whole(record, rest)):
+                reported.add(inst)
+                self.report(rest.clash)
 
     def _feeders(self, reader: int) -> set[int]:
         """Instructions whose writes instruction `reader` has read."""
@@ -150,41 +186,30 @@ class SlotWatch:
         own = records.inst[: records.count] == reader
         return set(np.unique(records.source[: records.count][own]).tolist()) - {-1}
 
-    def _left_over(self, written: Array, unread: Array, known: Array, span: Callable[[Array], Clash]) -> None:
-        """Writes that were never read, in part or whole, where something shows that they were to be."""
-        records = self.records
-        left = unread & (written != NO_WRITE) & (records.flags.take(written) & ARRIVE == 0)
-        reported: set[int] = set()
-        for record in np.unique(written[left]).tolist():
-            inst, mine = int(records.inst[record]), written == record
-            whole = not (~left & mine).any()
-            if inst not in reported and self._was_wanted(record, whole, bool((known & left & mine).any())):
-                reported.add(inst)
-                self.report(span(left & mine))
+    def _was_wanted(self, record: int) -> bool:
+        """True if old bytes were read where those of this write, which nobody read, were there."""
+        for olds in self._old.values():
+            for old in olds:
+                if not old.writer < record < old.read:
+                    continue
+                if old.before < record if old.mixed else self._barrier_between(old.writer, record):
+                    return True
+        return False
 
-    def _was_wanted(self, record: int, whole: bool, known: bool) -> bool:
-        """True if a write that was not read was to be.
-
-        Args:
-            whole: nothing of it was read.
-            known: earlier contents of the same place were.
-        """
-        records = self.records
-        if any(
-            before < record < read and (mixed or not whole)
-            for pairs in self._old.values()
-            for before, read, mixed in pairs
-        ):
-            return True
-        if whole:
+    def _was_whole(self, record: int, rest: Left) -> bool:
+        """True if a write of which a part was read was to be read whole."""
+        if rest.whole:
             return False
-        same = (records.inst[: records.count] == records.inst[record]) & (
-            records.wave[: records.count] == records.wave[record]
-        )
-        return bool(records.flags[record] & APART and known) or int(same.sum()) > 1
+        records, count = self.records, self.records.count
+        again = (records.inst[:count] == records.inst[record]) & (records.wave[:count] == records.wave[record])
+        return bool(records.flags[record] & APART and rest.known) or int(again.sum()) > 1
+
+    def _barrier_between(self, first: int, second: int) -> bool:
+        at = bisect_right(self._barriers, first)
+        return at < len(self._barriers) and self._barriers[at] <= second
 
 
-def _is_fill(content: Array) -> bool:
+def is_fill(content: Array) -> bool:
     """True if all the bytes are copies of one word of up to 4 bytes."""
     unit = min(4, content.shape[-1])
     words = np.unique(content.reshape(-1, unit), axis=0)

@@ -17,7 +17,7 @@ import numpy as np
 import sanitizer_gfx1250 as gfx1250
 import sanitizer_kernels as kernels
 import triton
-from amdwarp.kernels.gemm import matmul
+from amdwarp.kernels.gemm import SCHEDULES, Access, matmul
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon import language as gl
@@ -107,16 +107,16 @@ class ZooCase:
     schedule: str
     order: str
     k: int
-    arch: str = "gfx950"
+    arch: str
 
     def build(self) -> Run:
         """Compile it and make its arguments."""
-        tile = int(self.schedule.rsplit("_", 1)[1])
+        schedule = SCHEDULES[self.schedule]
         rng = np.random.default_rng(0)
-        a = rng.standard_normal((tile, self.k)).astype(F16)
-        b = rng.standard_normal((tile, self.k)).astype(F16)
+        a = rng.standard_normal((schedule.tile_m, self.k)).astype(F16)
+        b = rng.standard_normal((schedule.tile_n, self.k)).astype(F16)
         b = b.T if self.order == "nk" else np.ascontiguousarray(b.T)
-        out = np.zeros((tile, tile), F16)
+        out = np.zeros((schedule.tile_m, schedule.tile_n), F16)
         with amdwarp.emulate(self.arch) as emulation:
             matmul(a, b, out=out, schedule=self.schedule)
         compiled, values = compile_for(emulation.records[0][0], self.arch)
@@ -319,9 +319,10 @@ def _all() -> dict[str, Any]:
     cases += [*_elementwise("gfx1250"), *_rows("gfx1250"), *_dots("gfx1250"), *_attention("gfx1250"), *_gfx1250()]
     cases += [*_scaled("gfx950"), *_scaled("gfx1250")]
     cases += [
-        ZooCase(f"zoo-{schedule}-{order}", schedule, order, 328)
-        for schedule in ("inter_wave_256", "inter_wave_128")
+        ZooCase(f"zoo-{name}-{order}", name, order, 328, schedule.arch)
+        for name, schedule in SCHEDULES.items()
         for order in ("nk", "kn")
+        if not schedule.constraints(schedule.arch, Access(b_k_contiguous=order == "nk"))
     ]
     return {f"{case.arch}/{case.name}": case for case in cases}
 
