@@ -195,8 +195,8 @@ class GemmSchedule:
             wrong.append(f"{self.accumulator_registers} accumulator registers of {budget} leave no room for operands")
         if (self.quarters or self.woven) and access is not None and not (access.a_direct and access.b_direct):
             # 64 element offsets a lane beside 128 accumulators and 64 operand registers spilled 48 registers.
-            name = "woven" if self.woven else "quarters"
-            wrong.append(f"{name} = True takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
+            kind = "an intra-wave schedule" if self.woven else "a schedule in quarters"
+            wrong.append(f"{kind} takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
         large = self.arch == "gfx942" and self.accumulator_registers > 128
         if large and (dtype == "bf16" or (access is not None and not access.b_k_contiguous)):
             # bf16 is rounded in software there: 425 registers spilled; B with N contiguous left 14 of 60 loads unwoven

@@ -249,6 +249,13 @@ def _run_and_pitch(matrix: Matrix) -> tuple[int, int]:
     return run * ELEMENT_BYTES, pitch * ELEMENT_BYTES
 
 
+def _names(arch: str) -> str:
+    """The schedules to choose from on a GPU, for an error."""
+    family = "inter_wave or " if arch == "gfx950" else ""
+    found = [name for name, one in SCHEDULES.items() if one.arch == arch]
+    return f"{family}one of {', '.join(found or SCHEDULES)}"
+
+
 def _schedule(
     schedule: str | GemmSchedule | None,
     extents: tuple[int, int, int],
@@ -265,7 +272,7 @@ def _schedule(
     elif isinstance(schedule, str):
         found = named(schedule, arch)
         if found is None:
-            raise _error(f"there is no schedule {schedule!r}", f"take inter_wave or one of {', '.join(SCHEDULES)}")
+            raise _error(f"there is no schedule {schedule!r} for {arch}", f"take {_names(arch)}")
         schedule = found
     elif not isinstance(schedule, GemmSchedule):
         raise _error(
