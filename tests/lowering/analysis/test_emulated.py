@@ -1,6 +1,6 @@
-"""The protocol check against the emulator: what it takes computes right, and what it refuses goes wrong.
+"""The protocol check against emulator and sanitizer: what it takes computes right, what it refuses goes wrong.
 
-The emulator delivers a copy at the wait that covers it, and draws the interleaving of the waves from a seed.
+The emulator draws the interleaving of the waves from a seed; the sanitizer's findings hold for all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from stage_kernels import BK, BM, BN, ring_of
 from amdwarp.asm import parse
 from amdwarp.emulator import launch
 from amdwarp.errors import ProtocolError
+from amdwarp.sanitizer import check
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
 
@@ -41,6 +42,13 @@ def misses(kernel: Any, *k_tiles: int, first: int = 2, tiles: int = 1, grid: int
             if not np.array_equal(c.astype(np.float32), want):
                 wrong.append((count, seed))
     return wrong
+
+
+def races(kernel: Any, k_tiles: int, *, first: int = 2, tiles: int = 1) -> list[str]:
+    """What the sanitizer finds: faults of some interleaving, not only of the one that ran."""
+    m, n, k = tiles * BM, BN, k_tiles * BK
+    arrays = [np.ones((m, k), np.float16), np.ones((n, k), np.float16), np.zeros((m, n), np.float16)]
+    return [finding.kind for finding in check(kernel, [*arrays, m, n, k, first], (1,)).findings]
 
 
 def draw(number: int) -> dict[str, Any]:
@@ -75,17 +83,18 @@ def test_what_is_taken_computes_right() -> None:
             continue
         taken += 1
         assert misses(kernel, changes["D"], 7) == [], changes
+        assert races(kernel, 7) == [], changes
     assert taken >= DRAWS // 4
 
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[None]:
     """Kernels compile with the fences that the check asks for, its refusals ignored."""
-    check = fence_edges.check_function
+    strict = fence_edges.check_function
 
     def lenient(function: Any) -> Any:
         try:
-            return check(function)
+            return strict(function)
         except ProtocolError:
             return set()
 
@@ -117,25 +126,44 @@ RACES: list[dict[str, Any]] = [
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("changes", RACES, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))
 def test_what_is_refused_goes_wrong(changes: dict[str, Any]) -> None:
-    assert misses(ring_of(**changes), 7), "the refusal stands for no wrong number"
+    kernel = ring_of(**changes)
+    assert misses(kernel, 7), "the refusal stands for no wrong number"
+    assert "lds-unpublished-read" in races(kernel, 7)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"R": 3, "D": 1, "WHERE": "late", "WAIT": 0, "WAIT0": 0},
+        {"R": 4, "D": 2, "WHERE": "mfma_end", "WAIT": 1, "WAIT0": 0},
+    ],
+    ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()),
+)
+def test_a_race_that_shows_in_no_number_here_is_one(changes: dict[str, Any]) -> None:
+    assert "lds-unpublished-read" in races(ring_of(**changes), 7)
 
 
 @pytest.mark.parametrize("name", ["flat", "helper", "if", "barrier", "unrolled"])
 def test_forms_compute_right(name: str) -> None:
     assert misses(form(forms, FORM=name), 6) == []
+    assert races(form(forms, FORM=name), 6) == []
 
 
 @pytest.mark.parametrize("changes", [{}, {"GAP1": 2}, {"BETWEEN": "wait"}, {"GAP1": 2, "GAP2": 2}], ids=str)
 def test_two_loops_compute_right(changes: dict[str, Any]) -> None:
     for first in (0, 1, 4):
         assert misses(form(two_loops, **changes), 8, first=first) == []
+        assert races(form(two_loops, **changes), 8, first=first) == []
 
 
 def test_a_persistent_loop_computes_right() -> None:
     for relaxed in (False, True):
         assert misses(form(persistent, RELAXED=relaxed), 2, 3, 4, 6, tiles=4) == []
+        assert races(form(persistent, RELAXED=relaxed), 4, tiles=4) == []
 
 
 @pytest.mark.parametrize("depth", [3, 4])
 def test_a_ring_of_stores_computes_right(depth: int) -> None:
     assert misses(form(store_ring, R=depth), 2, 3, 7) == []
+    assert races(form(store_ring, R=depth), 7) == []
