@@ -237,6 +237,7 @@ def _dots(arch: str) -> list[Case]:
             cases.append(_matmul(name, arch, dtype, out, tile, order=order, **options))
     cases.append(_matmul("dot-long-fp16", arch, F16, F16, (128, 128, 32), order="nn", steps=10, num_stages=2))
     cases.append(_matmul("dot-long-bf16", arch, BF16, F32, (64, 128, 32), order="nn", steps=10, num_stages=3))
+    cases.append(_matmul("dot-spills", arch, F16, F16, (256, 256, 32), order="nn", num_warps=4, num_stages=2))
     half = _normal((64, 100), F16)
     cases += [
         Case("dot-masked", "matmul", arch, _args(_normal((90, 128), F16), _normal((128, 72), F16), np.zeros((90, 72), F16),
