@@ -61,16 +61,24 @@ def read_program(file: str) -> Program:
         UsageError: the file cannot be read, or is no text.
         EmulatorError: the text is not one kernel's AMDGCN assembly.
     """
+    return parse(read_text(file))
+
+
+def read_text(file: str) -> str:
+    """What stands in a text file.
+
+    Raises:
+        UsageError: the file cannot be read, or is no text.
+    """
     try:
         raw = Path(file).read_bytes()
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}", remedy="give a file of AMDGCN text") from None
     try:
-        text = raw.decode()
+        return raw.decode()
     except UnicodeDecodeError:
         what = "an ELF binary" if raw.startswith(b"\x7fELF") else "no text"
         raise UsageError(f"{file} is {what}", remedy="give the assembly text, kernel.asm['amdgcn']") from None
-    return parse(text)
 
 
 def parse_grid(text: str, workgroups: int | None) -> tuple[int, ...]:

@@ -171,6 +171,10 @@ def main(argv: list[str] | None = None) -> None:
         code = 130
     except (OSError, MemoryError) as error:
         code = _complain(str(error) or "out of memory")
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "amdwarp":
+            raise
+        code = _complain(f"this needs {error.name}, which is not installed; pip install {error.name}")
     except Exception as error:
         # typer raises its own kind for a wrong flag; anything else is a fault of ours and keeps its traceback
         if not hasattr(error, "format_message"):

@@ -163,6 +163,7 @@ def _cases(
 def _file_case(
     path: str, args: str | None, grid: str | None, lds: int | None, workgroup: int, replaced: dict[str, float]
 ) -> _Case:
+    from amdwarp.check import read_text
     from amdwarp.cycles import zoo
 
     if not Path(path).is_file():
@@ -173,8 +174,7 @@ def _file_case(
         sizes = tuple(int(part) for part in grid.split(","))
     except ValueError:
         raise UsageError(f"grid {grid!r} is not X[,Y[,Z]]", remedy="write it like --grid 64 or --grid 8,8") from None
-    text = Path(path).read_text()
-    return _case(Path(path).name, text, _arguments(args), sizes, lds, workgroup, replaced)
+    return _case(Path(path).name, read_text(path), _arguments(args), sizes, lds, workgroup, replaced)
 
 
 def _arguments(path: str | None) -> list[Any]:

@@ -164,7 +164,7 @@ def compare(first: Estimate, second: Estimate) -> Comparison:
             remedy="estimate both with the same",
         )
     ratio = second.kernel_clk / first.kernel_clk
-    if abs(ratio - 1) < TIE:
+    if max(ratio, 1 / ratio) - 1 < TIE:
         return Comparison("tie", ratio)
     return Comparison("first" if ratio > 1 else "second", ratio)
 

@@ -220,3 +220,19 @@ def test_import_needs_neither_torch_nor_triton() -> None:
         "print([name for name in ('torch', 'triton') if name in sys.modules])"
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_package_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+
+    monkeypatch.setattr(cli, "verify_gemm", fail)
+    code, _, err = run(capsys, "verify", "gemm", "--shape", "64,64,64", "--dtype", "fp16")
+    assert code == 2 and err == "amdwarp: this needs plotly, which is not installed; pip install plotly\n"
+
+
+def test_a_binary_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.amdgcn").write_bytes(bytes(range(256)) * 8)
+    for command in ("cycles", "check"):
+        code, _, err = run(capsys, command, str(tmp_path / "x.amdgcn"), "--grid", "1")
+        assert code == 2 and "is no text" in err and len(err.splitlines()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,13 @@ def test_less_than_three_percent_is_a_tie(text_of: Any) -> None:
     assert cycles.compare(base, chain(1050)).winner == "first"
     assert cycles.compare(base, chain(950)).winner == "second"
     assert cycles.compare(base, chain(2000)).ratio == pytest.approx(2, rel=0.01)
+
+
+def test_a_tie_does_not_depend_on_the_order(one: cycles.Estimate) -> None:
+    for clk in (10290, 10305, 10320):
+        first, second = replace(one, kernel_clk=10000), replace(one, kernel_clk=clk)
+        there, back = cycles.compare(first, second).winner, cycles.compare(second, first).winner
+        assert {there, back} == ({"tie"} if clk < 10300 else {"first", "second"})
 
 
 def test_figures_of_different_parameters_do_not_compare(one: cycles.Estimate) -> None:
