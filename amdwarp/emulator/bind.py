@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -378,20 +379,26 @@ def write64(b: Batch, row: int, value: Array, mask: Array | None) -> None:
         np.copyto(b.r[0][row + 1], high, where=mask)
 
 
+@cache
+def _load_families() -> Any:
+    """Import the modules of the instruction families, which fill `HANDLERS`; returns the one for index mode."""
+    for name in FAMILIES:
+        import_module(f"amdwarp.emulator.{name}")
+    return import_module("amdwarp.emulator.relative")
+
+
 def bind(program: Program, inst: Instruction, agpr_base: int) -> Closure:
     """The closure of `inst`.
 
     Raises:
         EmulatorError: its mnemonic, an operand form or a modifier is not known.
     """
-    for name in FAMILIES:
-        import_module(f"amdwarp.emulator.{name}")
+    relative = _load_families()
     if program.target == "gfx1250":
         if gone(inst.base):
             raise Binder(program, inst, agpr_base).fail("gfx1250 does not have this instruction")
         inst = replace(inst, base=NAMES.get(inst.base, inst.base))
     closure = bind_plainly(program, inst, agpr_base)
-    relative = import_module("amdwarp.emulator.relative")
     if relative.takes_index(inst) and relative.indexed(program):
         bound: Closure = relative.bind_indexed(program, inst, agpr_base, closure)
         return bound
