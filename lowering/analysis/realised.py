@@ -291,7 +291,7 @@ class Realised:
         asked: the window.
         order: its instructions' letters as they stand in the text.
         misplaced: anchors that stand elsewhere than asked for.
-        anchors: how many it has.
+        anchors: how many were asked for.
         waits, barriers: how many stand inside.
     """
 
@@ -360,11 +360,21 @@ def realised(windows: Sequence[Asked], found: Sequence[Stretch]) -> list[Realise
 
 
 def copies_of(window: Asked, found: Sequence[Stretch]) -> list[Stretch]:
-    """The stretches that have groups with the window's sync id."""
-    return [stretch for stretch in found if window.number in stretch.groups]
+    """The stretches that have groups with the window's sync id.
+
+    LLVM peels the last turn of a loop it unrolls, and what that turn loads ahead is dead: a stretch that has lost all
+    its anchors is no copy to judge where another has them all.
+    """
+    copies = [stretch for stretch in found if window.number in stretch.groups]
+    whole = any(_anchors(stretch.order) == _anchors(window.order) for stretch in copies)
+    return [stretch for stretch in copies if _anchors(stretch.order) or not whole]
+
+
+def _anchors(order: str) -> int:
+    return sum(letter != Slot.MFMA.value for letter in order)
 
 
 def _compare(window: Asked, stretch: Stretch) -> Realised:
-    count = sum(letter != Slot.MFMA.value for letter in stretch.order)
+    count = _anchors(window.order)
     wrong = misplaced(window.order, stretch.order)
     return Realised(window, stretch.order, wrong, count, stretch.waits, stretch.barriers)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from amdwarp.lowering.analysis.pricing import Price, Slot
 from amdwarp.lowering.analysis.realised import (
@@ -10,6 +13,7 @@ from amdwarp.lowering.analysis.realised import (
     PricedOp,
     Stretch,
     bits_of,
+    copies_of,
     longest_run,
     misplaced,
     parse_ops,
@@ -177,3 +181,18 @@ def test_a_closing_wall_lists_its_operations() -> None:
     first, second = parse_ops(f"[{', '.join(entries)}]")
     assert (first.index, first.file, first.column) == (3, '/a "b"/k.py', 1003)
     assert second.prices == (Price(Slot.DS_READ, 8, 128), Price(Slot.DS_READ, 2, 64))
+
+
+@pytest.mark.parametrize(
+    ("orders", "judged"),
+    [
+        (["RMRM", "RMRM", "MM"], ["RMRM", "RMRM"]),  # the peeled last turn, whose loads are dead
+        (["MM"], ["MM"]),
+        (["RMM", "MM"], ["RMM", "MM"]),
+    ],
+)
+def test_a_copy_that_lost_its_anchors_is_not_judged_beside_a_whole_one(orders: list[str], judged: list[str]) -> None:
+    window: Any = SimpleNamespace(number=3, order="RMRM")
+    found: Any = [SimpleNamespace(groups={3: 1}, order=order) for order in orders]
+    elsewhere: Any = SimpleNamespace(groups={4: 1}, order="RMRM")
+    assert [stretch.order for stretch in copies_of(window, [elsewhere, *found])] == judged
