@@ -181,7 +181,15 @@ def explain_file(path: str | Path) -> Explanation:
         raise UsageError(f"{path} cannot be read: {error}", remedy="give an AMDGCN text") from None
     beside = {suffix: file.with_suffix(suffix) for suffix in (".amdwarp", ".ttgir", ".json")}
     texts = {suffix: one.read_text(encoding="utf-8") for suffix, one in beside.items() if one.is_file()}
-    shared = json.loads(texts[".json"]).get("shared") if ".json" in texts else None
+    shared = None
+    if ".json" in texts:
+        try:
+            shared = json.loads(texts[".json"]).get("shared")
+        except (ValueError, AttributeError):
+            name = beside[".json"]
+            raise UsageError(
+                f"{name} is not the metadata of a kernel", remedy="remove it, or put the right one"
+            ) from None
     return explain_texts(text, texts.get(".amdwarp"), texts.get(".ttgir"), shared)
 
 

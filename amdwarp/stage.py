@@ -46,6 +46,8 @@ class StageSpec:
     def __post_init__(self) -> None:
         if self.label is not None and not isinstance(self.label, str):
             raise self._error(f"label must be a string or None, not {self.label!r}")
+        if self.label is not None and not self.label.isprintable():
+            raise self._error(f"label must be one line of printable characters, not {self.label!r}")
         if self.scope not in SCOPES:
             raise self._error(f"scope must be one of {', '.join(map(repr, SCOPES))}, not {self.scope!r}")
         if self.priority is not None:
@@ -54,8 +56,8 @@ class StageSpec:
             if self.scope != "inter_wave":
                 raise self._error("priority belongs to scope='inter_wave' only", "drop priority")
         if self.pair is not None:
-            if not _is_int(self.pair) or self.pair < 0:
-                raise self._error(f"pair must be a non-negative integer, not {self.pair!r}")
+            if not _is_int(self.pair) or not 0 <= self.pair < 2**31:
+                raise self._error(f"pair must be a non-negative integer below 2**31, not {self.pair!r}")
             if self.scope != "intra_wave":
                 raise self._error("pair belongs to scope='intra_wave' only", "drop pair")
         if not _is_int(self.phase_gap) or self.phase_gap not in PHASE_GAPS:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amdwarp import UsageError
 from amdwarp.cli import main
 from amdwarp.explain import Explanation, explain_file, explain_texts, occupancy
 from amdwarp.target import get_target
@@ -167,3 +168,11 @@ def test_a_window_that_is_gone_is_a_miss() -> None:
 
     lost = _lost(Asked(1, "w", "k.py:3", (), ((Slot.DS_READ, 2), (Slot.MFMA, 4))))
     assert (lost.ok, lost.misplaced, lost.asked) == (False, 2, "RRMMMM")
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_broken_file_beside_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.amdgcn").write_text("s_endpgm")
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(UsageError, match=r"x\.json is not the metadata of a kernel; remove it"):
+        explain_file(tmp_path / "x.amdgcn")
