@@ -212,5 +212,5 @@ class SlotWatch:
 def is_fill(content: Array) -> bool:
     """True if all the bytes are copies of one word of up to 4 bytes."""
     unit = min(4, content.shape[-1])
-    words = np.unique(content.reshape(-1, unit), axis=0)
-    return len(words) == 1
+    words = content.reshape(-1, unit)
+    return bool((words == words[0]).all())
