@@ -193,6 +193,15 @@ def test_a_refusal_of_a_pass_reaches_the_user() -> None:
         compiled(arguments, {**GOOD, "L": gl.BlockedLayout([1], [64], [4], [0])}, num_warps=4)
 
 
+def test_a_label_of_any_characters() -> None:
+    label = 'say "l\u00f6ad" \\ now'
+    text = compiled(arguments, {**GOOD, "LABEL": label}).asm["amdwarp"]
+    assert text.count("amdg.cond_barrier") == 2
+    with pytest.raises(LoweringError) as caught:
+        compiled(arguments, {**GOOD, "LABEL": label, "GAP": 2, "L": gl.BlockedLayout([1], [64], [4], [0])}, num_warps=4)
+    assert caught.value.construct == f"warp_pipeline_stage {label!r}"
+
+
 # ---- @triton.jit
 
 

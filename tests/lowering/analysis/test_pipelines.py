@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from amdwarp.lowering.analysis.pipelines import find_pipelines
+from amdwarp.lowering.analysis.pipelines import attribute_of, find_pipelines, text_of
 from amdwarp.lowering.passes import InterWave
+from hypothesis import given
+from hypothesis import strategies as st
 from snippets import module
 
 from amdwarp.errors import LoweringError
@@ -270,3 +272,11 @@ def test_the_order_and_the_options_of_stages() -> None:
     assert [stage.priority for stage in pipeline.stages] == [3, None]
     assert pipeline.uses_priority
     assert [stage.index for stage in pipeline.stages] == [0, 1]
+
+
+@given(text=st.text(max_size=20))
+def test_strings_in_attributes(text: str) -> None:
+    written = attribute_of(text)
+    assert text_of(written) == text
+    assert written.isascii() and written.isprintable()
+    assert '"' not in written[1:-1]
