@@ -7,6 +7,7 @@ pipeline) or any other block (a flat pipeline, one run from its first stage to i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -256,8 +257,22 @@ def trailing_waits(stage: Stage) -> list[Op]:
     return found[::-1]
 
 
+def text_of(attribute: str) -> str:
+    """What an MLIR string attribute says: bytes that it does not print as they are stand as two hexadecimal digits."""
+    parts = re.split(r"\\(\\|[0-9A-Fa-f]{2})", attribute.removeprefix('"').removesuffix('"'))
+    plain = [part.encode() for part in parts]
+    plain[1::2] = [b"\\" if part == "\\" else bytes.fromhex(part) for part in parts[1::2]]
+    return b"".join(plain).decode("utf-8", "replace")
+
+
+def attribute_of(text: str) -> str:
+    """The MLIR string attribute that says ``text``."""
+    shown = (chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode())
+    return '"' + "".join(shown) + '"'
+
+
 def _string(op: Op, name: str) -> str:
-    return op.attributes[name].strip('"')
+    return text_of(op.attributes[name])
 
 
 def _integer(op: Op, name: str) -> int | None:

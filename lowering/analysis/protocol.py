@@ -28,6 +28,7 @@ from ..ir import Op
 from .horizon import horizon
 from .lds import Access, NotFollowedError, OutOfRingError, site
 from .lifetimes import Lifetimes
+from .pipelines import text_of
 from .scalars import Scalars, TooManyPathsError, paths
 from .stock import Hazard, Stock, stock_of
 from .timeline import NEVER, Event, Program, Walk, is_fence
@@ -234,7 +235,7 @@ def _late_copy(x: Event, y: Event, limit: int) -> ProtocolError:
 
 def _place(barrier: Op) -> str:
     edge = barrier.attributes.get(EDGE)
-    return edge.strip('"') if edge else f"at {barrier.where}"
+    return text_of(edge) if edge else f"at {barrier.where}"
 
 
 def _verb(event: Event) -> str:
@@ -244,7 +245,7 @@ def _verb(event: Event) -> str:
 def _stage_name(anchor: Op | None) -> str:
     if anchor is None:
         return "outside the stages"
-    label = anchor.attributes[BEGIN].strip('"')
+    label = text_of(anchor.attributes[BEGIN])
     return f"in stage {label!r}" if label else "in a stage without label"
 
 
@@ -253,6 +254,6 @@ def _describe(event: Event) -> str:
 
 
 def _error(event: Event, problem: str, remedy: str) -> ProtocolError:
-    label = event.stage.attributes[BEGIN].strip('"') if event.stage is not None else ""
+    label = text_of(event.stage.attributes[BEGIN]) if event.stage is not None else ""
     construct = f"warp_pipeline_stage {label!r}" if event.stage is not None else event.op.name
     return ProtocolError(problem, remedy=remedy, construct=construct, where=site(event.op), pass_name=PASS)

@@ -346,10 +346,13 @@ class Walk:
         # the picks past the last count are the ways of running no iteration: upper is at or below lower
         reach = pick if pick <= most else most - pick
         self._cut_short = self._cut_short or reach < 0
+        distance = reach * step
+        if step > 1 and reach > 0:
+            distance -= self.scalars.choices.pick(2)  # the last iteration may be a part of a step
         if isinstance(upper, Lin):
-            self.scalars.bind(upper, add(lower, reach * step))
+            self.scalars.bind(upper, add(lower, distance))
         elif isinstance(lower, Lin):
-            self.scalars.bind(lower, upper - reach * step)
+            self.scalars.bind(lower, upper - distance)
         return max(0, reach)
 
 

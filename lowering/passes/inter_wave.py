@@ -35,8 +35,8 @@ An edge with a wait, or with a barrier of the author's, fences (stock barrier in
 wait that has none); the others are plain until ``fence_edges`` finds a dependence that needs one. Waits that end a
 stage move to the edge after it. Of several barriers of the author's on one edge the last one stays.
 
-Refuses when: a stage list breaks a rule of ``analysis/pipelines.py``; the workgroup does not have eight waves; an op in
-a stage or on an edge goes through scratch memory in LDS, which takes barriers inside of it.
+Refuses when: a stage list breaks a rule of ``analysis/pipelines.py``; the workgroup does not have eight waves, or has
+others beside them; an op in a stage or on an edge goes through scratch memory in LDS, with barriers of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,16 @@ from amdwarp.errors import LoweringError
 
 from .. import spelling
 from ..analysis.lds import uses_scratch
-from ..analysis.pipelines import HIGH_WAVES, LOW_WAVES, PHASE, Pipeline, Stage, find_pipelines, trailing_waits
+from ..analysis.pipelines import (
+    HIGH_WAVES,
+    LOW_WAVES,
+    PHASE,
+    Pipeline,
+    Stage,
+    attribute_of,
+    find_pipelines,
+    trailing_waits,
+)
 from ..analysis.protocol import EDGE
 from ..analysis.scratch import scratch_ops
 from ..analysis.timeline import is_fence
@@ -83,6 +92,11 @@ def _module_int(module: Module, name: str) -> int:
 
 
 def _check_waves(module: Module, pipeline: Pipeline) -> None:
+    if partitions := module.ops("ttg.warp_specialize"):
+        raise pipeline.stages[0].error(
+            f"a barrier of a wave pipeline is one of all waves, and here are waves apart ({partitions[0].where})",
+            "use one of stages and warp_specialize",
+        )
     waves = _module_int(module, "ttg.num-warps")
     if waves != WAVES:
         raise pipeline.stages[0].error(
@@ -170,7 +184,7 @@ def _edge(pipeline: Pipeline, before: Stage, after: Stage, stop: Op) -> None:
     _priority(pipeline, after, build)
     build.insert(spelling.sched_barrier())
     barrier = _barrier_of(between, _builder(pipeline, after, stop))
-    barrier.attributes[EDGE] = f'"between {before.name} and {after.name}"'
+    barrier.attributes[EDGE] = attribute_of(f"between {before.name} and {after.name}")
     _builder(pipeline, after, stop).insert(spelling.sched_barrier())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from triton import knobs
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonJITFunction
+from triton.runtime._async_compile import AsyncCompileMode
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction, MockTensor
 
@@ -181,3 +183,13 @@ def test_stock_kernels_keep_their_in_memory_keys(gpu: FakeDriver) -> None:
     assert "amdwarp" not in first.asm
     assert knobs.runtime.add_stages_inspection_hook is None
     assert len(gpu.launched) == 3
+
+
+def test_asynchronous_compilation_goes_through_our_stages(gpu: FakeDriver) -> None:
+    with ThreadPoolExecutor(2) as pool, AsyncCompileMode(pool):
+        futures = [staged.warmup(*arguments(), L=ROW, P=p, num_warps=8, grid=(1,)) for p in (0, 2)]
+        stock = plain.warmup(*arguments(), L=ROW, num_warps=8, grid=(1,))
+    for priority, future in zip((0, 2), futures, strict=True):
+        assert f"rocdl.s.setprio {priority}" in future.result().asm["amdwarp"]
+    assert "amdwarp" not in stock.result().asm
+    assert gpu.launched == []

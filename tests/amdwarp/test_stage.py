@@ -250,6 +250,33 @@ def test_a_triton_kernel_is_staged_and_not_pipelined_by_stock_passes(kernel: Any
     assert len(re.findall(r"tt\.load|amdg\.buffer_load", text)) == 1, "a pipelined loop would have one in its prologue"
 
 
+def test_stock_ping_pong_leaves_staged_loops_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = compiled(added, {"B": 512}, num_stages=2).asm["amdgcn"]
+    monkeypatch.setenv("TRITON_HIP_USE_BLOCK_PINGPONG", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    assert compiled(added, {"B": 512}, num_stages=2).asm["amdgcn"] == before
+
+
+@amdwarp.jit
+@triton.jit
+def unrolled(x, y, n, B: tl.constexpr):
+    offsets = tl.program_id(0) * B + tl.arange(0, B)
+    total = tl.zeros([B], tl.float32)
+    for i in tl.range(0, n, loop_unroll_factor=2):
+        with amdwarp.warp_pipeline_stage("load", priority=1):
+            value = tl.load(x + i * B + offsets)
+        with amdwarp.warp_pipeline_stage("add", priority=0):
+            total += value * 2.0
+    tl.store(y + offsets, total)
+
+
+def test_a_loop_that_triton_unrolls_is_joined_with_its_rest() -> None:
+    text = compiled(unrolled, {"B": 512}).asm["amdwarp"]
+    assert text.count("scf.for") == 2
+    assert text.count("amdg.cond_barrier") == 2
+    assert text.count("rocdl.s.barrier") == 4 + 2
+
+
 @amdwarp.jit
 @triton.jit
 def product(x, y, z, n, B: tl.constexpr):

@@ -104,3 +104,19 @@ def test_too_far() -> None:
     far = f"%size = arith.constant {MAX_TRIPS} : i32\n      %h = arith.divsi %i, %size : i32\n      "
     with pytest.raises(NotFollowedError, match="repeats only after 480 iterations"):
         trips(ring_loop(far + "%k = arith.remsi %h, %depth : i32"))
+
+
+@pytest.mark.parametrize("step", [16, 64])
+def test_steps_of_the_loop_count(step: int) -> None:
+    """A loop over k in steps, and an offset carried in steps, divided by the step again."""
+    index = f"%size = arith.constant {step} : i32\n      %h = arith.divsi @OF@, %size : i32\n      "
+    index += "%k = arith.remsi %h, %depth : i32"
+    over = ring_loop(index.replace("@OF@", "%i"), before=f"%step = arith.constant {step} : i32")
+    assert trips(over.replace("step %c1", "step %step")) == 2 * 3 + 2
+    carried = over.replace("scf.for %i", "%end = scf.for %i").replace(
+        "step %c1", "step %c1 iter_args(%at = %c0) -> (i32)"
+    )
+    carried = carried.replace("%i, %size", "%at, %size").replace(
+        "      @load(a, s)\n", "      @load(a, s)\n      %on = arith.addi %at, %size : i32\n      scf.yield %on : i32\n"
+    )
+    assert trips(carried) == 2 * 3 + 2

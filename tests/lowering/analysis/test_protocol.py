@@ -5,9 +5,11 @@ A refusal names the kernel's line, both stages, the slot, and the wait or barrie
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from amdwarp.lowering.analysis import protocol, timeline
 from amdwarp.lowering.bridge import triton_version
 from stage_forms import __file__ as FORMS
 from stage_forms import form, forms, persistent, store_ring, two_loops
@@ -248,3 +250,19 @@ def test_a_slot_outside_of_the_ring() -> None:
     with pytest.raises(ProtocolError, match=words) as caught:
         ring_of(R=4, D=2, RD=-1)
     assert caught.value.where == line_of("read")
+
+
+@pytest.mark.parametrize(("depth", "most"), [(3, 6_000), (5, 16_000)])
+def test_the_effort_of_the_check(depth: int, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A walk looks at some hundred thousand ops a second, so this is a matter of milliseconds."""
+    programs: list[timeline.Program] = []
+
+    class Counted(timeline.Program):
+        def __init__(self, function: Any) -> None:
+            super().__init__(function)
+            programs.append(self)
+
+    monkeypatch.setattr(protocol, "Program", Counted)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    ring_of.__wrapped__(R=depth)
+    assert 500 < sum(program.walked for program in programs) < most

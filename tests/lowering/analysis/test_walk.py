@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from amdwarp.lowering.bridge import triton_version
+from amdwarp.lowering.ir import Op
 from amdwarp.lowering.passes import FenceEdges, InterWave
 from snippets import SLOT, module
 
-from amdwarp.errors import ProtocolError
+from amdwarp.errors import LoweringError, ProtocolError
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
 
@@ -451,3 +452,64 @@ def test_more_iterations_than_can_be_followed() -> None:
     assert "more than 200000 operations on one path" in refusal(
         text + looped(stages("      @load(a, r)", "      @load(b, r)")).replace("to %n", "to %last")
     )
+
+
+STEPS = """
+    @ring(r, 3)
+    %step = arith.constant 64 : i32
+    %up = arith.constant 63 : i32
+    @slot(z, r, c0, 3)
+    @copy(z)
+    @commit
+    @wait(0)
+    scf.for %i = %c0 to %n step %step : i32 {
+      %tile = arith.divsi %i, %step : i32
+      %next = arith.addi %tile, %c1 : i32
+      %k = arith.remsi %tile, %c3 : i32
+      %l = arith.remsi %next, %c3 : i32
+      @begin(one)
+      @slot(s, r, k, 3)
+      @relaxed(a, s)
+      @slot(t, r, l, 3)
+      @copy(t)
+      @commit
+      @end
+      @wait(0)
+      @begin(two)
+      @end
+    }
+    @slot(u, r, c1, 3)
+    @copy(u)
+    @commit
+    %padded = arith.addi %n, %up : i32
+    %whole = arith.divsi %padded, %step : i32
+    %after = arith.remsi %whole, %c3 : i32
+    %fresh = arith.cmpi eq, %after, %c1 : i32
+    scf.if %fresh {
+      @wait(0)
+    }
+    %tiles = arith.divsi COUNTED, %step : i32
+    %last = arith.remsi %tiles, %c3 : i32
+    @slot(e, r, last, 3)
+    @begin(three)
+    @relaxed(b, e)
+    @end
+    @begin(four)
+    @end
+"""
+
+
+def test_the_last_iteration_may_be_a_part_of_a_step() -> None:
+    """Tiles counted by a quotient that is rounded up are as many as the iterations; rounded down they may be fewer."""
+    assert fences(STEPS.replace("COUNTED", "%padded"))[:2] == [True, False]
+    assert "it reads slot 1" in (message := refusal(STEPS.replace("COUNTED", "%n")))
+    assert "may not have landed: no wait covers it" in message
+
+
+def test_partitions_of_waves_beside_stages_are_refused() -> None:
+    mod = module(stages("", ""))
+    (function,) = mod.functions()
+    function.regions[0].blocks[0].insert(0, Op("ttg.warp_specialize"))
+    with pytest.raises(LoweringError, match="a barrier of a wave pipeline is one of all waves") as caught:
+        InterWave().run(mod)
+    assert caught.value.construct == "warp_pipeline_stage 'one'"
