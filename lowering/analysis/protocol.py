@@ -25,13 +25,14 @@ from amdwarp.stage import BEGIN
 
 from .. import bridge
 from ..ir import Op
+from .events import NEVER, Event, is_fence
 from .horizon import horizon
 from .lds import Access, NotFollowedError, OutOfRingError, site
 from .lifetimes import Lifetimes
 from .pipelines import text_of
 from .scalars import Scalars, TooManyPathsError, paths
 from .stock import Hazard, Stock, stock_of
-from .timeline import NEVER, Event, Program, Walk, is_fence
+from .timeline import Program, Walk
 
 PASS = "check_protocol"
 EDGE = "amdwarp.edge"

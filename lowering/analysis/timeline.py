@@ -17,11 +17,11 @@ its edges (``horizon.py``), and follows both sides of a condition it cannot deci
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from ..dialect import Kind, kind_of
 from ..ir import Block, Op, Value
 from .calls import touches_lds_anywhere
+from .events import HIGH, LOW, NEVER, Epochs, Event, alike, is_fence, is_integer, next_op
 from .lds import (
     ASYNC_WAITS,
     COMMITS,
@@ -43,37 +43,9 @@ from .pipelines import HIGH_WAVES, LOW_WAVES, PHASE, anchor_of
 from .scalars import Lin, Scalar, Scalars, TooManyPathsError, add, difference
 from .stock import Stock
 
-Epochs = tuple[int, int]
-NEVER: Epochs = (1 << 60, 1 << 60)
-LOW, HIGH = 0, 1
 MAX_STEPS = 200_000  # of one path; about a second
 MAX_WALKED = 1_500_000  # of all paths of a kernel
 MAX_BARRIERS = 256  # remembered after one access; of more, those in the middle are left out
-
-
-@dataclass(eq=False)
-class Event:
-    """One LDS access on one path.
-
-    Attributes:
-        op: the op that makes it.
-        access, region: what it does, and where; no region for the scratch memory of an op.
-        stage: opening anchor of the stage it is in, or None outside of every pipeline.
-        start, finish: epochs of the two groups.
-        group: index of its commit group, for a copy that a wait can cover.
-        barriers: barriers that all waves passed since, each with the epochs before it.
-        waited: the wait that covers it, for a copy; that waits for nothing if the copy is not finished by it.
-    """
-
-    op: Op
-    access: Access
-    region: Region | None
-    stage: Op | None
-    start: Epochs
-    finish: Epochs = NEVER
-    group: int | None = None
-    barriers: list[tuple[Op, Epochs]] = field(default_factory=list)
-    waited: Op | None = None
 
 
 Listener = Callable[["Walk", Event], None]
@@ -247,9 +219,9 @@ class Walk:
         event.start = self.epochs  # the listener may have put a barrier first
         # of two alike that are both under way, the later one has the stricter demands
         now = min(self.epochs)
-        self.live = [e for e in self.live if max(e.finish) >= now and not (e.finish == NEVER and _alike(e, event))]
+        self.live = [e for e in self.live if max(e.finish) >= now and not (e.finish == NEVER and alike(e, event))]
         self.live.append(event)
-        self.unfenced = [e for e in self.unfenced if not _alike(e, event)]
+        self.unfenced = [e for e in self.unfenced if not alike(e, event)]
         self.unfenced.append(event)
         if access.writes:
             self.seen_slots.add((region.alloc, region.slot))
@@ -272,7 +244,7 @@ class Walk:
                 event.waited = op
                 if not void:
                     event.finish = self.epochs
-        following = _next_op(op)
+        following = next_op(op)
         if self.stage is None and (following is None or kind_of(following) not in (Kind.WAIT, Kind.BARRIER)):
             self.fence()  # stock code generation puts a barrier after a wait that has none
 
@@ -316,7 +288,7 @@ class Walk:
         self._pass_on(last.operands if last is not None else (), results)
 
     def _if(self, op: Op) -> None:
-        if not self.program.matters(op) and not any(_is_integer(r.type) or is_memdesc(r.type) for r in op.results):
+        if not self.program.matters(op) and not any(is_integer(r.type) or is_memdesc(r.type) for r in op.results):
             self._forget(op.results)
             return
         taken = op.regions[0 if self._decide(op.operands[0]) else 1]
@@ -424,32 +396,7 @@ class Program:
             return Walk._scratch
         if any(is_memdesc(value.type) for value in op.operands) and op.name not in PASS_ON:
             return Walk._access
-        if len(op.results) == 1 and op.name.startswith("arith.") and _is_integer(op.result.type):
+        if len(op.results) == 1 and op.name.startswith("arith.") and is_integer(op.result.type):
             return Walk._arithmetic
-        known = any(_is_integer(r.type) or is_memdesc(r.type) or r.type.startswith("!ttg.async") for r in op.results)
+        known = any(is_integer(r.type) or is_memdesc(r.type) or r.type.startswith("!ttg.async") for r in op.results)
         return Walk._unknown if known else None
-
-
-def _alike(a: Event, b: Event) -> bool:
-    return a.op is b.op and a.region == b.region
-
-
-def is_fence(barrier: Op) -> bool:
-    """Whether a barrier also completes its wave's LDS accesses."""
-    if barrier.name == "ttg.barrier":
-        return bool(int(barrier.properties["addrSpace"].split(":")[0]) & 1)
-    return barrier.name in ("gpu.barrier", "rocdl.barrier")
-
-
-def _is_integer(type_text: str) -> bool:
-    return type_text == "index" or (type_text[:1] == "i" and type_text[1:].isdigit())
-
-
-def _next_op(op: Op) -> Op | None:
-    """The next op in the block that is not arithmetic or a scheduling wall."""
-    block = op.block
-    for following in block.ops[block.index(op) + 1 :]:
-        if following.name.startswith(("rocdl.sched", "rocdl.s.setprio", "arith.")):
-            continue
-        return following
-    return None

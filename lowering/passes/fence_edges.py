@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import spelling
+from ..analysis.events import is_fence
 from ..analysis.pipelines import anchor_of
 from ..analysis.protocol import check_function
-from ..analysis.timeline import is_fence
 from ..ir import Module, Op
 from ..rewriter import replace
 

@@ -47,6 +47,7 @@ from dataclasses import dataclass
 from amdwarp.errors import LoweringError
 
 from .. import spelling
+from ..analysis.events import is_fence
 from ..analysis.lds import uses_scratch
 from ..analysis.pipelines import (
     HIGH_WAVES,
@@ -60,7 +61,6 @@ from ..analysis.pipelines import (
 )
 from ..analysis.protocol import EDGE
 from ..analysis.scratch import scratch_ops
-from ..analysis.timeline import is_fence
 from ..dialect import Kind, kind_of
 from ..ir import Module, Op, Value
 from ..rewriter import Builder
