@@ -11,6 +11,8 @@ from ``numpy.random.default_rng(0)`` in the order of the arguments and cast; int
 from __future__ import annotations
 
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ DTYPES: dict[str, Any] = {
     **{f"{sign}{bits}": np.dtype(f"{sign}{bits // 8}").type for sign in "iu" for bits in (8, 16, 32, 64)},
 }
 _INTEGER_SCALE = 50
+_DIMENSIONS = 32
 #: A NaN in fp16, bf16 and fp32, of a payload that arithmetic does not produce.
 _POISON = b"\xf1\x7f\xf1\x7f"
 
@@ -71,7 +74,7 @@ def _argument(at: int, entry: Any, rng: np.random.Generator, folder: Path) -> An
 
 
 def _dtype(where: str, name: Any) -> Any:
-    if name not in DTYPES:
+    if not isinstance(name, str) or name not in DTYPES:
         raise UsageError(f"{where}: unknown dtype {name!r}", remedy=f"use one of {', '.join(DTYPES)}")
     return DTYPES[name]
 
@@ -84,6 +87,7 @@ def _buffer(where: str, value: Any, rng: np.random.Generator, folder: Path) -> A
     dtype, shape, init = _dtype(where, value["dtype"]), value["shape"], value.get("init", "zeros")
     if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape):
         raise UsageError(f"{where}: shape {shape!r} is no list of positive numbers")
+    _check_size(where, shape, 8 if init == "normal" else np.dtype(dtype).itemsize)
     if init == "normal":
         drawn = rng.standard_normal(shape)
         if np.dtype(dtype).kind in "iu":
@@ -98,6 +102,15 @@ def _buffer(where: str, value: Any, rng: np.random.Generator, folder: Path) -> A
     elif init != "zeros":
         raise UsageError(f"{where}: unknown init {init!r}", remedy="use normal, zeros, poison or a .npy file")
     return array
+
+
+def _check_size(where: str, shape: list[int], itemsize: int) -> None:
+    """Refuse what this machine's memory cannot hold."""
+    need, have = math.prod(shape) * itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > have:
+        raise UsageError(f"{where} takes {need / 2**30:.0f} GiB of memory, and this machine has {have / 2**30:.0f}")
+    if len(shape) > _DIMENSIONS:
+        raise UsageError(f"{where} has {len(shape)} dimensions, and an array has at most {_DIMENSIONS}")
 
 
 def _load(where: str, path: Path, dtype: Any, shape: tuple[int, ...]) -> Any:

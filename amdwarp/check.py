@@ -74,11 +74,16 @@ def read_text(file: str) -> str:
         raw = Path(file).read_bytes()
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}", remedy="give a file of AMDGCN text") from None
+    if raw.startswith(b"\x7fELF"):
+        raise _no_text(file, "an ELF binary")
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        what = "an ELF binary" if raw.startswith(b"\x7fELF") else "no text"
-        raise UsageError(f"{file} is {what}", remedy="give the assembly text, kernel.asm['amdgcn']") from None
+        raise _no_text(file, "no text") from None
+
+
+def _no_text(file: str, what: str) -> UsageError:
+    return UsageError(f"{file} is {what}", remedy="give the assembly text, kernel.asm['amdgcn']")
 
 
 def parse_grid(text: str, workgroups: int | None) -> tuple[int, ...]:

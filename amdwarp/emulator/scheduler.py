@@ -222,6 +222,8 @@ class Scheduler:
         return ExecutionError(inst, fault.problem, fault.remedy, wave, fault.lane)
 
     def _internal(self, b: Batch, problem: Exception) -> EmulatorError:
+        if b.pc >= len(self.program.instructions):
+            return EmulatorError("the program runs on behind its last instruction", remedy="end it with s_endpgm")
         inst = self.program.instructions[b.pc]
         return EmulatorError(
             f"'{inst.text}' failed in the emulator: {type(problem).__name__}: {problem}", where=inst.where

@@ -54,9 +54,8 @@ def conflict(load: Effects, user: Effects) -> int:
 def suspects(program: Program, effects: Sequence[Effects]) -> dict[int, frozenset[int]]:
     """Instructions that may touch a register on its way: index to the loads concerned."""
     flow = blocks(program)
-    entry = next(at for at, block in enumerate(flow) if block.first == program.entry)
-    states: dict[int, State] = {entry: _NONE}
-    work = [entry]
+    states: dict[int, State] = {at: _NONE for at, block in enumerate(flow) if block.first == program.entry}
+    work = list(states)
     while work:
         at = work.pop()
         state = [list(ages) for ages in states[at]]

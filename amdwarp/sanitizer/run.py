@@ -62,7 +62,7 @@ def check(
         raise UsageError(f"seeds = {seeds} must be at least 1")
     if lds_bytes is None:
         lds_bytes = _lds_of(compiled)
-    values = [memory_span(value) if isinstance(value, np.ndarray) or is_tensor(value) else value for value in args]
+    values = [_bytes_of(value) if isinstance(value, np.ndarray) or is_tensor(value) else value for value in args]
     started = [value.copy() if isinstance(value, np.ndarray) else value for value in values] if seeds > 1 else []
     names = frozenset(f"argument {at}" for at in uninitialised)
     job = _Job(program, grid, workgroups, lds_bytes, max_instructions, progress, names, redundant)
@@ -78,6 +78,13 @@ def check(
     report.findings = collector.ordered()
     report.seconds = time.perf_counter() - began
     return report
+
+
+def _bytes_of(value: Any) -> Any:
+    """The memory of an array or tensor as flat bytes, not copied."""
+    if isinstance(value, np.ndarray) and value.flags.c_contiguous:
+        return value.reshape(-1).view(np.uint8)
+    return memory_span(value)
 
 
 def program_of(compiled: Any) -> Program:
