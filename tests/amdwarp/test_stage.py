@@ -251,9 +251,10 @@ def test_a_triton_kernel_is_staged_and_not_pipelined_by_stock_passes(kernel: Any
 
 
 def test_stock_ping_pong_leaves_staged_loops_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "off"))
     before = compiled(added, {"B": 512}, num_stages=2).asm["amdgcn"]
     monkeypatch.setenv("TRITON_HIP_USE_BLOCK_PINGPONG", "1")
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "on"))
     assert compiled(added, {"B": 512}, num_stages=2).asm["amdgcn"] == before
 
 
