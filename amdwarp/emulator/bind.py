@@ -413,7 +413,10 @@ def bind_plainly(program: Program, inst: Instruction, agpr_base: int) -> Closure
         raise binder.fail("the emulator does not know this instruction")
     if missing_on(inst.base, program.target):
         raise binder.fail(f"{program.target} does not have this instruction")
-    closure = handler(binder)
+    try:
+        closure = handler(binder)
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as problem:
+        raise binder.fail(f"its operands or modifiers are not understood ({problem})") from problem
     binder.finish()
     return under_mode(closure, binder.cell) if binder.cell.used else closure
 

@@ -102,7 +102,7 @@ def build_arguments(
     for argument in program.metadata.arguments:
         if argument.is_hidden:
             number = hidden_value(argument.kind, grid, program.metadata.max_workgroup_size)
-            raw = number.to_bytes(argument.size, "little")
+            raw = (number & (1 << 8 * argument.size) - 1).to_bytes(argument.size, "little")
             segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
     pointers: list[tuple[Argument, Any, str]] = []
     for index, (argument, value) in enumerate(zip(wanted, args, strict=False)):
@@ -182,12 +182,45 @@ def choose_workgroups(
     return chosen
 
 
+#: The most threads of a workgroup, and the most private memory of a lane in bytes that is taken for meant.
+_MOST_THREADS, _MOST_SCRATCH = 1024, 1 << 20
+
+
+def check_sizes(program: Program) -> None:
+    """Refuse what no workgroup of the target can be.
+
+    Raises:
+        EmulatorError: the target is not known, or lanes of a wave, threads, LDS, private memory or arguments are no
+            sizes that it can have.
+    """
+    if program.target not in TARGETS:
+        raise EmulatorError(f"target {program.target} is not known", remedy=f"known are {', '.join(TARGETS)}")
+    meta, descriptor, lds = program.metadata, program.descriptor, TARGETS[program.target]
+    lanes = 32 if program.target.startswith("gfx12") else 64
+    wanted = (
+        ("lanes in a wave", meta.wave_size, lanes, lanes),
+        ("threads in a workgroup", meta.max_workgroup_size, 1, _MOST_THREADS),
+        ("bytes of LDS", max(descriptor.lds_bytes, meta.lds_bytes), 0, lds),
+        ("bytes of private memory in a lane", max(descriptor.scratch_bytes, meta.scratch_bytes), 0, _MOST_SCRATCH),
+        ("bytes of arguments", meta.kernarg_size, 0, 1 << 16),
+    )
+    for what, value, low, high in wanted:
+        if not low <= value <= high:
+            raise EmulatorError(f"{value} {what} are not possible on {program.target}", construct="kernel metadata")
+    for argument in meta.arguments:
+        inside = 0 <= argument.offset < argument.offset + argument.size <= meta.kernarg_size
+        if argument.is_pointer and argument.size != 8:
+            raise EmulatorError(f"a pointer argument of {argument.size} bytes", construct="kernel metadata")
+        if not inside:
+            problem = f"an argument of {argument.size} bytes at {argument.offset} lies outside the argument segment"
+            raise EmulatorError(problem, construct="kernel metadata")
+
+
 class Machine:
     """A program bound and ready to run workgroups one after another; its memory does not grow with their number."""
 
     def __init__(self, program: Program, lockstep: int | None = LOCKSTEP, lds_bytes: int | None = None) -> None:
-        if program.target not in TARGETS:
-            raise EmulatorError(f"target {program.target} is not known", remedy=f"known are {', '.join(TARGETS)}")
+        check_sizes(program)
         self.program, self.lockstep = program, lockstep
         self.unmet: dict[int, UnmetBarrier] = {}
         vectors, accumulators = _registers_used(program)
@@ -318,6 +351,7 @@ def launch(
     if isinstance(program, str):
         program = parse(program)
     chosen = choose_workgroups(grid, workgroups)
+    check_sizes(program)
     memory = GlobalMemory()
     segment = build_arguments(program, args, memory, tuple(int(size) for size in grid))
     kernarg = memory.add(segment, "the argument segment")

@@ -27,7 +27,7 @@ from amdwarp.sanitizer.report import Collector, Finding, Site
 from amdwarp.sanitizer.shadow import LdsShadow
 from amdwarp.sanitizer.slots import Clash
 from amdwarp.sanitizer.spin import SpinWatch
-from amdwarp.sanitizer.waitstates import shortfalls
+from amdwarp.sanitizer.waitstates import Shortfall, shortfalls
 from amdwarp.sanitizer.wording import Wording
 
 _FLAGS = {"read": 0, "write": WRITE, "atomic": ATOMIC | WRITE}
@@ -58,21 +58,29 @@ class Sanitizer:
                 f"{program.waves} waves in a workgroup are more than the {MAX_WAVES} that can be followed"
             )
         self.program, self.collector, self.waves = program, collector, program.waves
-        self.effects = program_effects(program)
-        self.suspects = suspects(program, self.effects)
-        self.shortfalls = shortfalls(program, self.effects)
+        self.effects: tuple[Effects, ...] = ()
+        self.suspects: dict[int, frozenset[int]] = {}
+        self.shortfalls: list[Shortfall] = []
         self.records = Records(self.waves)
         self.needs = Needs(self.records) if redundant else None
         self.queues = Queues(program.target, self.waves, self.records, self.needs)
-        self.wording = Wording(program.instructions, self.effects, self.records, self.queues)
+        self.wording = Wording(program.instructions, self.records, self.queues)
         self.shadow: LdsShadow | None = None
         self.memory = MemoryShadow(self._memory_clash, uninitialised, races or redundant)
         self.spin = SpinWatch(self.waves)
         self._executed: set[int] = set()
-        self._watched = {at for pair in self.shortfalls for at in (pair.producer, pair.consumer)}
-        code = zip(program.instructions, self.effects, strict=True)
-        self._handlers = [self._handler(inst, effects) for inst, effects in code]
+        self._watched: set[int] = set()
+        self._handlers: list[_Handler | None] = []
         self._begin()
+
+    def _analyse(self) -> None:
+        """Find what the text alone says; done when the emulator has accepted every instruction."""
+        self.effects = self.wording.effects = program_effects(self.program)
+        self.suspects = suspects(self.program, self.effects)
+        self.shortfalls = shortfalls(self.program, self.effects)
+        self._watched = {at for pair in self.shortfalls for at in (pair.producer, pair.consumer)}
+        code = zip(self.program.instructions, self.effects, strict=True)
+        self._handlers = [self._handler(inst, effects) for inst, effects in code]
 
     def _handler(self, inst: Instruction, effects: Effects) -> _Handler | None:
         """What is to be done at an instruction."""
@@ -105,6 +113,8 @@ class Sanitizer:
 
     def wants(self, inst: Instruction) -> bool:
         """True for what the run-time checks look at."""
+        if not self._handlers:
+            self._analyse()
         return self._handlers[inst.index] is not None or inst.index in self.suspects or inst.index in self._watched
 
     def workgroup(self, index: tuple[int, int, int]) -> None:

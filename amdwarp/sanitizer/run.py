@@ -11,7 +11,7 @@ import numpy as np
 
 from amdwarp.asm import Program, parse
 from amdwarp.emulator import launch
-from amdwarp.emulator.launch import choose_workgroups
+from amdwarp.emulator.launch import check_sizes, choose_workgroups
 from amdwarp.emulator.scheduler import EndlessError, ExecutionError
 from amdwarp.errors import UsageError
 from amdwarp.runtime import is_tensor, memory_span
@@ -58,6 +58,7 @@ def check(
         EmulatorError: the text is not known.
     """
     program = program_of(compiled)
+    check_sizes(program)
     if seeds < 1:
         raise UsageError(f"seeds = {seeds} must be at least 1")
     if lds_bytes is None:

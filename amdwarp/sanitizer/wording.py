@@ -29,10 +29,9 @@ def waves_text(waves: set[int]) -> str:
 class Wording:
     """Turns what the shadows report into findings."""
 
-    def __init__(
-        self, code: Sequence[Instruction], effects: Sequence[Effects], records: Records, queues: Queues
-    ) -> None:
-        self.code, self.effects, self.records, self.queues = code, effects, records, queues
+    def __init__(self, code: Sequence[Instruction], records: Records, queues: Queues) -> None:
+        self.code, self.records, self.queues = code, records, queues
+        self.effects: Sequence[Effects] = ()
 
     def lds(self, clash: Clash) -> Finding:
         """A fault between two LDS operations."""
