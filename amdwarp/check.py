@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from .arguments import read_arguments
 from .asm import Program, parse
 from .errors import UsageError
-from .sanitizer import Report
+from .sanitizer import MAX_INSTRUCTIONS, Report
 from .sanitizer import check as run_check
 
 #: Workgroups that one run takes at most.
@@ -35,6 +35,9 @@ def check(
     redundant: Annotated[bool, typer.Option("--redundant", help="Also list waits and barriers nothing needs.")] = False,
     dump: Annotated[str | None, typer.Option(metavar="OUT.npz", help="Save the buffers as the run left them.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    max_instructions: Annotated[
+        int, typer.Option(help="Instructions of one wave before the run is taken for endless.")
+    ] = MAX_INSTRUCTIONS,
 ) -> None:
     """Run a compiled kernel in the emulator and report races, missing waits and stray accesses."""
     program = read_program(file)
@@ -43,10 +46,13 @@ def check(
     match_arguments(program, values)
     if lds is not None and lds < 0:
         raise UsageError(f"{lds} bytes of LDS are no size")
+    if max_instructions < 1:
+        raise UsageError(f"{max_instructions} instructions are no limit", remedy="give a positive number")
     with _progress(quiet=as_json) as progress:
         report = run_check(
             program, values, sizes, workgroups=workgroups, seeds=seeds, lds_bytes=lds, redundant=redundant,
-            uninitialised=poisoned(args) if args is not None else (), progress=progress,
+            uninitialised=poisoned(args) if args is not None else (), max_instructions=max_instructions,
+            progress=progress,
         )  # fmt: skip
     if dump is not None:
         save(dump, values)

@@ -9,4 +9,5 @@ from amdwarp.sanitizer.report import Finding as Finding
 from amdwarp.sanitizer.report import Redundancy as Redundancy
 from amdwarp.sanitizer.report import Report as Report
 from amdwarp.sanitizer.report import Site as Site
+from amdwarp.sanitizer.run import MAX_INSTRUCTIONS as MAX_INSTRUCTIONS
 from amdwarp.sanitizer.run import check as check

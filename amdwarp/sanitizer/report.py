@@ -95,7 +95,8 @@ class Finding:
         if self.lds is not None:
             lines.append(f"    LDS bytes {self.lds[0]} to {self.lds[1] - 1}")
         if self.remedy:
-            lines.append(f"    to order them: {self.remedy}")
+            both = self.first is not None and self.second is not None
+            lines.append(f"    to {'order them' if both else 'mend it'}: {self.remedy}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:

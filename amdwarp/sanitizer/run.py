@@ -21,7 +21,7 @@ from amdwarp.sanitizer.report import Collector, Finding, Report, Site
 from amdwarp.sanitizer.spin import SpinError
 
 #: Instructions of one wave before a run is taken for endless.
-MAX_INSTRUCTIONS = 5_000_000
+MAX_INSTRUCTIONS = 2_000_000
 
 
 def check(

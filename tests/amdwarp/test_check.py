@@ -103,6 +103,14 @@ def test_a_deadlock(capsys: pytest.CaptureFixture[str], files: Path) -> None:
     assert code == 1 and report["deadlock"] is True and report["findings"][0]["kind"] == "deadlock"
 
 
+def test_a_limit_on_instructions(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    body = "s_mov_b32 s20, 0\nagain:\ns_add_u32 s20, s20, 1\ns_cmp_lg_u32 s20, 0x2000\ns_cbranch_scc1 again"
+    (files / "long.amdgcn").write_text(text_of(body))
+    assert check(capsys, files, "long")[0] == 0
+    code, out, _ = check(capsys, files, "long", "--max-instructions", "5000", "--json")
+    assert code == 1 and json.loads(out)["deadlock"] is True
+
+
 def test_redundant(capsys: pytest.CaptureFixture[str], files: Path) -> None:
     (files / "extra.amdgcn").write_text(text_of(COPY + "\ns_barrier"))
     code, out, _ = check(capsys, files, "extra", "--redundant", "--json")
@@ -247,6 +255,7 @@ def test_a_scalar_of_the_wrong_size(capsys: pytest.CaptureFixture[str], files: P
         (["x", "--grid", "4", "--workgroups", "0"], "give a positive number"),
         (["x", "--grid", "4", "--seeds", "0"], "seeds = 0"),
         (["x", "--grid", "4", "--lds", "-1"], "no size"),
+        (["x", "--grid", "4", "--max-instructions", "0"], "no limit"),
         (["x", "--grid", "4", "--dump", "/nowhere/at/all.npz"], "cannot be saved"),
         (["x"], "--grid"),
         ([], "FILE.amdgcn"),

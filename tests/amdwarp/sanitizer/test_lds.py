@@ -209,6 +209,53 @@ def test_async_copy_is_published_by_asynccnt() -> None:
     assert found(copy, copy, "s_wait_asynccnt 0x1", *barrier, *read) == ["lds-unpublished-read"]
 
 
+BARRIER_OBJECT = """
+v_mov_b32_e32 v8, 31
+v_mov_b32_e32 v9, 31
+v_mov_b32_e32 v10, 0x800
+v_readfirstlane_b32 s12, v1
+s_cmp_eq_u32 s12, 0
+s_cbranch_scc0 ready
+ds_store_b64 v10, v[8:9]
+s_wait_dscnt 0x0
+ready:
+s_barrier_signal -1
+s_barrier_wait -1
+s_cmp_eq_u32 s12, 0
+s_cbranch_scc0 poll
+ds_store_b32 v1, v0
+{arrive}
+s_branch end
+poll:
+s_sleep 1
+ds_load_b32 v5, v10
+s_wait_dscnt 0x0
+v_readfirstlane_b32 s20, v5
+s_bitcmp1_b32 s20, 29
+s_cbranch_scc0 {leave}
+ds_load_b32 v3, v2
+s_wait_dscnt 0x0
+end:
+"""
+
+
+def test_arrivals_on_a_barrier_object_publish() -> None:
+    """Wave 0 stores and arrives with all lanes; wave 1 polls the object until its phase has changed, then reads."""
+    arrive = """
+    v_mov_b32_e32 v12, 1
+    v_mov_b32_e32 v13, 0
+    ds_atomic_barrier_arrive_rtn_b64 v[14:15], v10, v[12:13]
+    s_wait_dscnt 0x0
+    """
+    body = PROLOGUE_GFX1250 + BARRIER_OBJECT
+    assert kinds(body.format(arrive=arrive, leave="poll"), target="gfx1250") == []
+    # a reader that does not look at the object has no order
+    hasty = body.format(arrive=arrive, leave="poll").replace("ds_load_b32 v5, v10", "v_bfrev_b32_e32 v5, 4")
+    assert "lds-unpublished-read" in kinds(hasty, target="gfx1250") or "lds-uninitialised-read" in kinds(
+        hasty, target="gfx1250"
+    )
+
+
 def test_named_barrier() -> None:
     """Wave 0 writes and signals; wave 1 has joined and waits."""
     body = """
