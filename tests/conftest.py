@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import zlib
 
 import pytest
 
@@ -31,13 +32,27 @@ def no_gpu() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden summaries anew")
+    parser.addoption("--sample", type=int, default=1, metavar="N", help="of the tests marked slow, take one in N")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _sample(config, items)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and (reason := no_gpu()):
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave one in N of the slow tests, by a checksum of their names: the same ones in every run and every process."""
+    every = config.getoption("--sample")
+    if every < 1:
+        raise pytest.UsageError(f"--sample {every}: one in how many? At least 1")
+    left_out = [item for item in items if item.get_closest_marker("slow") and zlib.crc32(item.nodeid.encode()) % every]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        chosen = set(left_out)
+        items[:] = [item for item in items if item not in chosen]
 
 
 @pytest.fixture(params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
