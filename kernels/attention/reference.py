@@ -133,8 +133,8 @@ def varlen_attention(
     for one in range(len(cu_rows) - 1):
         rows, keys = slice(cu_rows[one], cu_rows[one + 1]), slice(cu_keys[one], cu_keys[one + 1])
         slopes = None if alibi is None else np.broadcast_to(alibi, (len(cu_rows) - 1, q.shape[1]))[one]
-        parts = (part.swapaxes(0, 1)[None] for part in (q[rows], k[keys], v[keys]))
-        o, some = attention(*parts, options, sinks=sinks, alibi=slopes)
+        one_q, one_k, one_v = (part.swapaxes(0, 1)[None] for part in (q[rows], k[keys], v[keys]))
+        o, some = attention(one_q, one_k, one_v, options, sinks=sinks, alibi=slopes)
         out[rows], lse[:, rows] = o[0].swapaxes(0, 1), some[0]
     return out, lse
 
@@ -185,7 +185,7 @@ def paged_attention(
     for one, length in enumerate(lengths):
         keys, values = (gather_pages(cache, block_table[one], length) for cache in (k_cache, v_cache))
         slopes = None if alibi is None else np.broadcast_to(alibi, (q.shape[0], q.shape[2]))[one]
-        parts = (part.swapaxes(0, 1)[None] for part in (q[one], keys, values))
-        o, some = attention(*parts, options, sinks=sinks, alibi=slopes)
+        one_q, one_k, one_v = (part.swapaxes(0, 1)[None] for part in (q[one], keys, values))
+        o, some = attention(one_q, one_k, one_v, options, sinks=sinks, alibi=slopes)
         out[one], lse[one] = o[0].swapaxes(0, 1), some[0]
     return out, lse
