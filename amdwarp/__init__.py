@@ -12,6 +12,18 @@ from .errors import (
 )
 from .jit import jit
 from .runtime import emulate
+from .schedule import (
+    WSInstr,
+    WSOpRef,
+    WSPipeline,
+    WSRole,
+    WSSchedule,
+    WSScope,
+    WSSync,
+    WSSyncKind,
+    annotate_ws_schedule,
+    ws_op,
+)
 from .stage import warp_pipeline_stage
 from .target import TARGETS, Target, get_target
 
@@ -24,10 +36,20 @@ __all__ = [
     "Target",
     "UnsupportedTritonError",
     "UsageError",
+    "WSInstr",
+    "WSOpRef",
+    "WSPipeline",
+    "WSRole",
+    "WSSchedule",
+    "WSScope",
+    "WSSync",
+    "WSSyncKind",
     "__version__",
+    "annotate_ws_schedule",
     "compile",
     "emulate",
     "get_target",
     "jit",
     "warp_pipeline_stage",
+    "ws_op",
 ]

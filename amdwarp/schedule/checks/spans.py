@@ -1,0 +1,50 @@
+"""Spans: acquire with commit, wait with release, at one stage; and as many turns of a pipeline on both its sides."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from amdwarp.errors import UsageError
+from amdwarp.target import Target
+
+from ..objects import WSSchedule, WSSync
+from ..programs import body_error, entries
+
+
+def check(schedule: WSSchedule, target: Target | None) -> None:
+    """Raise ``UsageError`` for the first span that breaks a rule."""
+    for scope in schedule.scopes:
+        for role, body in scope.bodies:
+            for one in body:
+                if isinstance(one, WSSync) and one.stage < 0:
+                    raise body_error(
+                        scope,
+                        role,
+                        f"{one.kind.value} of {one.pipeline!r} is at stage {one.stage}",
+                        "stages are counted from 0",
+                    )
+            entries(scope, role)
+    for pipeline in schedule.pipelines:
+        _check_balance(schedule, pipeline.name)
+
+
+def _check_balance(schedule: WSSchedule, pipeline: str) -> None:
+    """Each role turns the pipeline equally often in the same scopes, or its phase is lost at some trip count."""
+    turns: dict[str, Counter[str]] = {}
+    for scope in schedule.scopes:
+        for role, body in scope.bodies:
+            for one in body:
+                if isinstance(one, WSSync) and one.pipeline == pipeline and one.kind.opens:
+                    turns.setdefault(role, Counter())[scope.id] += 1
+    first, *others = turns
+    for other in others:
+        if turns[first] != turns[other]:
+            raise UsageError(
+                f"its phase is lost: {first!r} turns it {_said(turns[first])}, {other!r} {_said(turns[other])}",
+                remedy="let all its roles turn it equally often in the same scopes",
+                construct=f"WSPipeline {pipeline!r}",
+            )
+
+
+def _said(turns: Counter[str]) -> str:
+    return " and ".join(f"{count} time{'s' * (count > 1)} in {scope!r}" for scope, count in sorted(turns.items()))
