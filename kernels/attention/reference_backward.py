@@ -1,0 +1,124 @@
+"""Gradients of attention in float64, written out and readable; the meaning of every option is stated in `options`.
+
+With p = softmax(s) and dp = dout . v of one row and key:
+
+    ds = p * (dp - delta),  delta = sum_key p * dp - dlse = dout . out - dlse     (dlse: gradient of lse, usually none)
+    dsink = -sum_row p_sink * delta,  p_sink = exp(sink - lse)
+
+and ds goes back through bias, ALiBi, softcap and scale to q and k. Rows that see nothing pass nothing on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .options import AttentionOptions
+from .reference import Array, logits, probabilities
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients by what they belong to, each of its shape; None where there was no such input.
+
+    Attributes:
+        q, k, v, sinks, bias: float64 in the reference.
+    """
+
+    q: Any
+    k: Any
+    v: Any
+    sinks: Any = None
+    bias: Any = None
+
+
+def attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    options: AttentionOptions | None = None,
+    *,
+    sinks: Any = None,
+    alibi: Any = None,
+    bias: Any = None,
+    dlse: Any = None,
+) -> Gradients:
+    """Gradients of `reference.attention`, whose output and lse are computed anew.
+
+    Args:
+        dout: (batch, query heads, rows, dim of v) gradient of the output.
+        q, k, v, options, sinks, alibi, bias: as `reference.attention` takes them.
+        dlse: (batch, query heads, rows) gradient of lse; None for none. In rows whose lse is -inf it must be 0.
+    """
+    options = options or AttentionOptions()
+    dout, q, k, v = (np.asarray(one).astype(np.float64) for one in (dout, q, k, v))
+    heads, group = k.shape[1], q.shape[1] // k.shape[1]
+    keys, values = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    p, lse = probabilities(logits(q, k, options, alibi=alibi, bias=bias), sinks)
+    dp = dout @ values.swapaxes(2, 3)
+    delta = (p * dp).sum(axis=3) - (0.0 if dlse is None else np.asarray(dlse).astype(np.float64))
+    ds = p * (dp - delta[..., None])
+    dvalues = p.swapaxes(2, 3) @ dout
+    dsinks = None
+    if sinks is not None:
+        p_sink = np.exp(np.asarray(sinks).astype(np.float64)[None, :, None] - lse)
+        dsinks = -(p_sink * delta).sum(axis=(0, 2))
+    dbias = None if bias is None else _sum_to(ds, np.shape(bias))
+    scale = options.scale_of(q.shape[3])
+    if options.softcap is not None:
+        ds = ds * (1.0 - np.tanh(scale * (q @ keys.swapaxes(2, 3)) / options.softcap) ** 2)
+    dq = scale * (ds @ keys)
+    dkeys = scale * (ds.swapaxes(2, 3) @ q)
+    return Gradients(dq, _sum_groups(dkeys, heads), _sum_groups(dvalues, heads), dsinks, dbias)
+
+
+def varlen_attention_backward(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    cu_rows: Any,
+    cu_keys: Any,
+    options: AttentionOptions | None = None,
+    *,
+    sinks: Any = None,
+    alibi: Any = None,
+    dlse: Any = None,
+) -> Gradients:
+    """Gradients of `reference.varlen_attention`; zeros in rows and keys that belong to no sequence.
+
+    Args:
+        dout: (rows of all, query heads, dim of v) gradient of the output.
+        q, k, v, cu_rows, cu_keys, options, sinks, alibi: as `reference.varlen_attention` takes them.
+        dlse: (query heads, rows of all) gradient of lse; None for none.
+    """
+    sequences = len(cu_rows) - 1
+    dq, dk, dv = (np.zeros(one.shape) for one in (q, k, v))
+    dsinks = None if sinks is None else np.zeros(q.shape[1])
+    for one in range(sequences):
+        rows, keys = slice(cu_rows[one], cu_rows[one + 1]), slice(cu_keys[one], cu_keys[one + 1])
+        slopes = None if alibi is None else np.broadcast_to(alibi, (sequences, q.shape[1]))[one]
+        parts = (part.swapaxes(0, 1)[None] for part in (dout[rows], q[rows], k[keys], v[keys]))
+        of_lse = None if dlse is None else np.asarray(dlse)[None, :, rows]
+        part = attention_backward(*parts, options, sinks=sinks, alibi=slopes, dlse=of_lse)
+        dq[rows], dk[keys], dv[keys] = (grad[0].swapaxes(0, 1) for grad in (part.q, part.k, part.v))
+        if dsinks is not None:
+            dsinks += part.sinks
+    return Gradients(dq, dk, dv, dsinks)
+
+
+def _sum_groups(gradient: Array, heads: int) -> Array:
+    """(batch, query heads, …) summed over the query heads that read one key head."""
+    batch, query_heads, *rest = gradient.shape
+    return gradient.reshape(batch, heads, query_heads // heads, *rest).sum(axis=2)
+
+
+def _sum_to(gradient: Array, shape: tuple[int, ...]) -> Array:
+    """Summed over the axes along which `shape` was broadcast."""
+    extra = gradient.ndim - len(shape)
+    gradient = gradient.sum(axis=tuple(range(extra)))
+    wide = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
+    return gradient.sum(axis=wide, keepdims=True)

@@ -1,0 +1,63 @@
+"""The rules of `options` as kernels need them, each stated once, for forward and backward, plain and Gluon.
+
+They use only operators and functions that mean the same in Triton's language and in Gluon.
+"""
+
+# The kernel language has no types of its own for tensors.
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def visible(position, key, left, right, HAS_LEFT: tl.constexpr, HAS_RIGHT: tl.constexpr):
+    """Whether a row at a position sees a key: position - left <= key <= position + right, each side if there is one.
+
+    `position` and `key` are integer tensors that broadcast; without both sides everything is visible.
+    """
+    seen = key >= 0
+    if HAS_LEFT:
+        seen = seen & (key >= position - left)
+    if HAS_RIGHT:
+        seen = seen & (key <= position + right)
+    return seen
+
+
+@triton.jit
+def tanh(x):
+    """Hyperbolic tangent by one exponential; exact at both ends, 1e-7 off at most between (fp32)."""
+    return 1.0 - 2.0 / (tl.exp2(2.0 * LOG2E * x) + 1.0)
+
+
+@triton.jit
+def keys_of_rows(first, rows, shift, keys, left, right, HAS_LEFT: tl.constexpr, HAS_RIGHT: tl.constexpr):
+    """The keys that a block of rows sees, and those that all of its rows see.
+
+    Args:
+        first, rows: the rows first … first + rows - 1 of a sequence.
+        shift: position of row 0, which is keys - rows of the whole sequence.
+        keys: of the sequence.
+
+    Returns:
+        begin, end, begin_all, end_all: keys outside begin … end - 1 are visible to no row, keys in begin_all …
+        end_all - 1 to every row. The inner range is inside the outer one, and may be empty.
+    """
+    begin = 0
+    end = keys
+    begin_all = 0
+    end_all = keys
+    if HAS_LEFT:
+        begin = min(max(first + shift - left, 0), keys)
+        begin_all = max(first + rows - 1 + shift - left, 0)
+    if HAS_RIGHT:
+        end = min(first + rows + shift + right, keys)
+        end_all = min(first + 1 + shift + right, keys)
+    end = max(end, begin)
+    begin_all = min(max(begin_all, begin), end)
+    end_all = max(min(end_all, end), begin_all)
+    return begin, end, begin_all, end_all
