@@ -101,9 +101,9 @@ def varlen_attention_backward(
     for one in range(sequences):
         rows, keys = slice(cu_rows[one], cu_rows[one + 1]), slice(cu_keys[one], cu_keys[one + 1])
         slopes = None if alibi is None else np.broadcast_to(alibi, (sequences, q.shape[1]))[one]
-        parts = (part.swapaxes(0, 1)[None] for part in (dout[rows], q[rows], k[keys], v[keys]))
+        of_out, query, key, value = (part.swapaxes(0, 1)[None] for part in (dout[rows], q[rows], k[keys], v[keys]))
         of_lse = None if dlse is None else np.asarray(dlse)[None, :, rows]
-        part = attention_backward(*parts, options, sinks=sinks, alibi=slopes, dlse=of_lse)
+        part = attention_backward(of_out, query, key, value, options, sinks=sinks, alibi=slopes, dlse=of_lse)
         dq[rows], dk[keys], dv[keys] = (grad[0].swapaxes(0, 1) for grad in (part.q, part.k, part.v))
         if dsinks is not None:
             dsinks += part.sinks
