@@ -26,6 +26,8 @@ from .schedule import (
 )
 from .stage import warp_pipeline_stage
 from .target import TARGETS, Target, get_target
+from .task_barriers import alloc_barriers, barrier_arrive, barrier_wait
+from .tasks import async_task, async_task_replica_id, async_tasks
 
 __all__ = [
     "TARGETS",
@@ -45,7 +47,13 @@ __all__ = [
     "WSSync",
     "WSSyncKind",
     "__version__",
+    "alloc_barriers",
     "annotate_ws_schedule",
+    "async_task",
+    "async_task_replica_id",
+    "async_tasks",
+    "barrier_arrive",
+    "barrier_wait",
     "compile",
     "emulate",
     "get_target",

@@ -243,12 +243,22 @@ def _hook(previous: Callable[..., Any] | None, thread: int, name: str, *args: An
     if previous is not None:
         previous(*args)
     if threading.get_ident() == thread:
-        _insert_stages(args[1], name)
+        backend, stages, options = args[:3]
+        _insert_stages(stages, name, functools.partial(_llir, backend, options, stages["llir"], name))
     return None
 
 
-def _insert_stages(stages: dict[str, Any], kernel: str) -> None:
-    stock = dict(stages)
+def _llir(backend: Any, options: Any, stock: Any, kernel: str, src: Any, metadata: Any) -> str:
+    """The stage that makes LLVM IR: Triton's own, and for a kernel with tasks a changed copy of it."""
+    from .lowering import codegen
+
+    if not codegen.has_tasks(src):
+        return str(stock(src, metadata))
+    return codegen.make_llir(backend, options, src, metadata, _dump_folder(kernel, metadata))
+
+
+def _insert_stages(stages: dict[str, Any], kernel: str, llir: Callable[[Any, Any], str]) -> None:
+    stock = dict(stages) | {"llir": llir}
     stages.clear()
     first = next(iter(stock))
     staged: list[bool] = []  # whether the kernel has stages, once that is known
@@ -292,15 +302,16 @@ def _schedule(
     from .lowering import bridge
     from .lowering.analysis.pipelines import anchor_of
     from .lowering.analysis.windows import marks
-    from .lowering.passes import STAGES, DropWindows, windows
+    from .lowering.passes import STAGES, DropWindows, tasks, windows
     from .lowering.pipeline import run_passes
     from .weave import Placement, Weaver, policy
 
     keep, context = _dump_folder(kernel, metadata), mod.context
     module = bridge.read(mod)
     staged.append(any(anchor_of(op) and not marks(op) for op in module.walk()))
+    after = tasks(module)
     if not any(map(marks, module.walk())) or policy() == "drop":
-        run_passes(module, [DropWindows(), *STAGES], dump_to=keep)
+        run_passes(module, [DropWindows(), *STAGES, *after], dump_to=keep)
         return bridge.write(module, context, keep_in=keep)
 
     def lower(made: Any, real: bool) -> tuple[str, str]:
@@ -310,8 +321,8 @@ def _schedule(
 
     def passes(corrections: Any, how: Placement) -> list[Any]:
         if corrections is None:
-            return [DropWindows(), *STAGES]
-        return [*windows(corrections, how.interleave, how.vector), *STAGES]
+            return [DropWindows(), *STAGES, *after]
+        return [*windows(corrections, how.interleave, how.vector), *STAGES, *after]
 
     lowered = Weaver(context, passes, lower, keep).run(module)
     kept.update({STAGE: bridge.write(lowered.module, context, keep_in=keep)})

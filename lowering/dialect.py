@@ -206,7 +206,7 @@ _ROWS: tuple[tuple[OpInfo, str], ...] = (
     (_CONTROL, "scf.index_switch cf.br cf.cond_br cf.switch gpu.return ub.unreachable"),
     (_PURE, "ub.poison builtin.unrealized_conversion_cast llvm.mlir.constant llvm.mlir.undef llvm.mlir.poison"),
     (_PURE, "llvm.mlir.zero llvm.mlir.addressof"),
-    (_CONTROL, "builtin.module llvm.func llvm.return llvm.br llvm.cond_br llvm.unreachable"),
+    (_CONTROL, "builtin.module llvm.func llvm.return llvm.br llvm.cond_br llvm.unreachable llvm.switch"),
     (_HINT, "llvm.intr.assume"),
     (_EFFECT, "cf.assert"),
 )
@@ -249,7 +249,8 @@ _PREFIXES: tuple[tuple[str, OpInfo], ...] = (
 _ENDINGS = (
     "tt.return tt.reduce.return tt.scan.return tt.map_elementwise.return ttg.mask.return ttg.warp_return",
     "ttg.warp_yield ttg.warp_specialize.partitions scf.yield scf.condition scf.reduce scf.reduce.return",
-    "cf.br cf.cond_br cf.switch gpu.return ub.unreachable llvm.return llvm.br llvm.cond_br llvm.unreachable",
+    "cf.br cf.cond_br cf.switch gpu.return ub.unreachable llvm.return llvm.br llvm.cond_br llvm.switch",
+    "llvm.unreachable",
 )
 TERMINATORS: frozenset[str] = frozenset(name for names in _ENDINGS for name in names.split())
 """Ops that may and must end a block. (``builtin.module`` and regions of unknown ops need none.)"""

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from amdwarp.target import get_target
+
 from ..analysis.pricing import Price
+from ..analysis.tasks import specializations
+from ..ir import Module
 from .chunk_streams import ChunkStreams
+from .count_barriers import CountBarriers
 from .distribute_cover import DistributeCover
 from .drop_anchors import DropAnchors
 from .drop_windows import DropWindows
@@ -17,6 +22,8 @@ from .inter_wave import InterWave
 from .join_pipelines import JoinPipelines
 from .open_windows import OpenWindows
 from .place_chunks import PlaceChunks
+from .place_tasks import PlaceTasks
+from .release_arrivals import ReleaseArrivals
 
 STAGES = (InterWave(), FenceEdges(), JoinPipelines(), DropAnchors())
 """Inter-wave stages."""
@@ -35,12 +42,22 @@ def windows(
     return (OpenWindows(), HoistStaging(), chunk, place, cover, EmitGroups())
 
 
+def tasks(module: Module) -> tuple[Any, ...]:
+    """The passes for tasks, which a module without any does not need."""
+    if not specializations(module):
+        return ()
+    target = get_target(module.attributes["ttg.target"].strip('"').removeprefix("hip:"))
+    passes: tuple[Any, ...] = (PlaceTasks(), ReleaseArrivals(target.arch))
+    return passes if target.arch == "gfx1250" else (*passes, CountBarriers(target.wave_size))
+
+
 SCHEDULE = (*windows(), *STAGES)
 
 __all__ = [
     "SCHEDULE",
     "STAGES",
     "ChunkStreams",
+    "CountBarriers",
     "DistributeCover",
     "DropAnchors",
     "DropWindows",
@@ -51,5 +68,8 @@ __all__ = [
     "JoinPipelines",
     "OpenWindows",
     "PlaceChunks",
+    "PlaceTasks",
+    "ReleaseArrivals",
+    "tasks",
     "windows",
 ]

@@ -1,0 +1,108 @@
+"""Barriers between tasks, usable inside Gluon kernels.
+
+A barrier counts arrivals of waves; as many as it was made for complete a phase. Phases are numbered 0, 1, 0, 1, …, and
+``barrier_wait(barrier, phase)`` waits until the phase of that number is complete. See ``docs/tasks.md`` for what is in
+memory when.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import UsageError
+from .stage import _is_int, _kernel_line, _plain
+
+RELEASE = "amdwarp.release"
+RELEASES = ("all", "lds")
+NAMED_BARRIERS = range(8)
+NAMED_MARK = 1 << 30
+"""Set in the operand of the ``s_sleep`` that carries a named barrier through stock lowering: then 16 bits of waves, the
+barrier from bit 16 and whether to wait in bit 24."""
+
+
+def alloc_barriers(count: Any, arrivals: Any, _semantic: Any = None, _generator: Any = None) -> Any:
+    """Make barriers in LDS, each in phase 0; before the block of tasks.
+
+    Args:
+        count: how many, a compile-time integer; ``barriers.index(i)`` is one of them.
+        arrivals: waves that complete a phase: a task of ``w`` waves that arrives once arrives ``w`` times.
+
+    Returns:
+        a shared memory descriptor of int64 [count, 1].
+
+    Raises:
+        UsageError: other arguments, or a place inside a task.
+    """
+    from .task_builder import current_task
+
+    count, arrivals = _plain(count), _plain(arrivals)
+    for name, value in {"count": count, "arrivals": arrivals}.items():
+        if not _is_int(value) or value < 1:
+            raise _error("alloc_barriers", f"{name} must be a positive integer, not {value!r}")
+    lanes = arrivals * _semantic.builder.options.warp_size
+    if lanes >= 1 << 16:
+        raise _error("alloc_barriers", f"arrivals = {arrivals} is more than a barrier counts", "take fewer waves")
+    if current_task(_generator) is not None:
+        raise _error("alloc_barriers", "barriers are made before the block of tasks", "move it out of the task")
+    from triton.experimental.gluon import language as gl
+
+    layout = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    barriers = gl.allocate_shared_memory(gl.int64, [count, 1], layout, _semantic=_semantic)
+    for at in range(count):
+        one = barriers.index(at, _semantic=_semantic)
+        _semantic.builder.create_lds_barrier_init(one.handle, lanes)
+    return barriers
+
+
+def barrier_arrive(barrier: Any, *, release: Any = "all", _semantic: Any = None) -> None:
+    """Every wave of the task arrives once, behind its own memory accesses so far.
+
+    Args:
+        barrier: one of ``alloc_barriers``.
+        release: ``"all"``: LDS and global accesses, asynchronous copies among them, are complete; ``"lds"``: LDS
+            accesses are, and copies as far as a ``wait_group`` before it says.
+
+    Raises:
+        UsageError: other arguments.
+    """
+    kind = _plain(release)
+    if kind not in RELEASES:
+        raise _error("barrier_arrive", f"release must be one of {', '.join(map(repr, RELEASES))}, not {kind!r}")
+    builder = _semantic.builder
+    phase = builder.create_lds_barrier_arrive(_handle("barrier_arrive", barrier), 1)
+    phase.set_attr(RELEASE, builder.get_string_attr(kind))
+
+
+def barrier_wait(barrier: Any, phase: Any, _semantic: Any = None) -> None:
+    """Wait until the phase of this number is complete; everything released by its arrivals is visible then.
+
+    Args:
+        barrier: one of ``alloc_barriers``.
+        phase: 0 or 1: an integer, or a scalar int32 of the kernel. Waiting for phase 1 of a fresh barrier goes through.
+
+    Raises:
+        UsageError: other arguments.
+    """
+    number = _plain(phase)
+    if _is_int(number) and number not in (0, 1):
+        raise _error("barrier_wait", f"phase must be 0 or 1, not {number!r}", "take step // ring & 1")
+    handle = _handle("barrier_wait", barrier)
+    value = _semantic.to_tensor(phase)
+    if str(value.handle.get_type()) != "i32":
+        raise _error("barrier_wait", f"phase must be a scalar int32, not {value.type}", "take step // ring & 1")
+    _semantic.builder.create_lds_barrier_wait(handle, value.handle)
+
+
+def _handle(construct: str, barrier: Any) -> Any:
+    shape = getattr(getattr(barrier, "type", None), "shape", None)
+    if not hasattr(barrier, "index") or shape is None or list(shape) != [1]:
+        raise _error(construct, "it takes one barrier of alloc_barriers", "write barriers.index(i)")
+    return barrier.handle
+
+
+def _error(construct: str, problem: str, remedy: str = "") -> UsageError:
+    return UsageError(problem, remedy=remedy, construct=construct, where=_kernel_line())
+
+
+for _construct in (alloc_barriers, barrier_arrive, barrier_wait):
+    setattr(_construct, "__triton_builtin__", True)  # noqa: B010

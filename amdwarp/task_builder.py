@@ -1,0 +1,285 @@
+"""From an ``async_tasks`` block in a kernel's syntax tree to ``ttg.warp_specialize``, in Triton's code generator.
+
+The block's ``__enter__`` gets here with the code generator and the ``with`` statement. Each task's statements are
+visited once for each copy, with the insertion point in a region of its own, the layouts' number of waves that of the
+task, and every value from outside replaced by an argument of the region: a capture.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import UsageError
+from .tasks import PlacedTask, TaskSpec, async_task, async_tasks, place
+
+NAMES, STARTS, REGISTERS = "amdwarp.tasks.names", "amdwarp.tasks.starts", "amdwarp.tasks.registers"
+
+
+@dataclass
+class _Task:
+    spec: TaskSpec
+    node: ast.With
+    where: str
+
+
+@functools.cache
+def _context_class() -> type:
+    from triton.experimental.gluon.language._semantic import GluonCallerContext
+
+    class TaskContext(GluonCallerContext):
+        """Tells code inside a task how many waves run it, and which copy it is; helpers are compiled for each."""
+
+        def __init__(self, num_warps: int, replica: int, default: bool) -> None:
+            super().__init__(num_warps)
+            self.replica, self.default = replica, default
+
+        def mangle(self) -> str:
+            return f"{super().mangle()}_T{self.replica}{'D' if self.default else ''}"
+
+    return TaskContext
+
+
+def current_task(generator: Any) -> int | None:
+    """Number of the copy whose code is generated, or None outside of tasks."""
+    return getattr(getattr(generator, "caller_context", None), "replica", None)
+
+
+def build_block(generator: Any, node: ast.With) -> None:
+    """Generate the tasks of a block.
+
+    Raises:
+        UsageError: the block breaks a rule; with its file and line.
+    """
+    where = _line(generator, node)
+    if not generator.is_gluon:
+        raise _refuse(
+            "tasks need explicit layouts, which a @triton.jit kernel does not have",
+            "write the kernel in Gluon, under @amdwarp.jit",
+            where,
+        )
+    if current_task(generator) is not None:
+        raise _refuse("a block of tasks cannot stand inside a task", "put its tasks into the outer block", where)
+    if len(node.items) != 1 or node.items[0].optional_vars is not None:
+        raise _refuse("it stands alone in its `with`, without `as`", "write `with amdwarp.async_tasks():`", where)
+    tasks = list(_collect(generator, node.body))
+    options = generator.builder.options
+    placed, default_registers = place([(one.spec, one.where) for one in tasks], options.num_warps, options.arch, where)
+    trunk = next(one for one in tasks if one.spec.default)
+    others = [one for one in tasks if not one.spec.default]
+    for one in tasks:
+        _check_body(generator, one)
+    if not others:
+        with _context(generator, options.num_warps, 0, True):
+            generator.visit_compound_statement(trunk.node.body)
+        return
+    _specialize(generator, node, trunk, [(others[one.task], one) for one in placed], default_registers)
+
+
+# ---- what stands in the block
+
+
+def _collect(generator: Any, body: list[ast.stmt]) -> Iterator[_Task]:
+    """The tasks in the block, behind guards whose condition is known."""
+    for statement in body:
+        where = _line(generator, statement)
+        if isinstance(statement, ast.Pass):
+            continue
+        if isinstance(statement, ast.If):
+            yield from _collect(generator, _taken(generator, statement, where))
+            continue
+        call = statement.items[0].context_expr if isinstance(statement, ast.With) else None
+        if not isinstance(statement, ast.With) or not isinstance(call, ast.Call) or not _makes_task(generator, call):
+            raise _refuse(
+                f"only tasks may stand in the block, not `{_first_line(statement)}`",
+                "move it into a task, or out of the block",
+                where,
+            )
+        if len(statement.items) != 1 or statement.items[0].optional_vars is not None:
+            raise _refuse("an async_task stands alone in its `with`, without `as`", "write one `with` a task", where)
+        generator.cur_node = statement
+        arguments = [generator.visit(argument) for argument in call.args]
+        keywords = dict(generator.visit(keyword) for keyword in call.keywords)
+        yield _Task(async_task(*arguments, **keywords, _semantic=generator.semantic).spec, statement, where)
+
+
+def _taken(generator: Any, statement: ast.If, where: str) -> list[ast.stmt]:
+    value = generator.visit(statement.test)
+    if hasattr(value, "handle"):
+        raise _refuse(
+            f"a guard around tasks must be known at compile time, `{ast.unparse(statement.test)}` is not",
+            "make it a constexpr, or put the `if` into the task",
+            where,
+        )
+    return statement.body if getattr(value, "value", value) else statement.orelse
+
+
+def _makes_task(generator: Any, call: ast.Call) -> bool:
+    try:
+        return generator.visit(call.func) is async_task
+    except Exception:  # a name that is not known: whatever it is, it is no task
+        return False
+
+
+def _check_body(generator: Any, task: _Task) -> None:
+    for inner in ast.walk(task.node):
+        if isinstance(inner, ast.Return):
+            raise _refuse("a task cannot return", "let it end", _line(generator, inner))
+        if isinstance(inner, ast.With) and inner is not task.node:
+            for item in inner.items:
+                call = item.context_expr
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute):
+                    with contextlib.suppress(Exception):
+                        if generator.visit(call.func) is async_tasks:
+                            raise_in = _line(generator, inner)
+                            break
+            else:
+                continue
+            raise _refuse("a block of tasks cannot stand inside a task", "put its tasks into the outer block", raise_in)
+
+
+# ---- the op
+
+
+def _specialize(
+    generator: Any,
+    node: ast.With,
+    trunk: _Task,
+    workers: list[tuple[_Task, PlacedTask]],
+    default_registers: int | None,
+) -> None:
+    from triton.compiler.code_generator import flatten_values_to_ir, unflatten_ir_values
+
+    builder, options = generator.builder, generator.builder.options
+    captured = _captures(generator, workers)
+    outside, defined = dict(generator.lscope), dict(generator.local_defs)
+    point = builder.get_insertion_point()
+
+    block = builder.create_block()  # in the region around: loops cannot be made in a block that is nowhere
+    builder.set_insertion_point_to_start(block)
+    generator.local_defs = {}
+    with _context(generator, options.num_warps, 0, True):
+        generator.visit_compound_statement(trunk.node.body)
+    assigned = dict(generator.local_defs)
+    used = _used_outside(generator, node)
+    given = {name: value for name, value in assigned.items() if name in used and _has_handles(value)}
+    handles = flatten_values_to_ir(given.values())
+    builder.create_warp_yield(handles)
+    generator.lscope, generator.local_defs = dict(outside), dict(defined)
+
+    builder.restore_insertion_point(point)
+    op = builder.create_warp_specialize([one.get_type() for one in handles], [one.waves for _, one in workers])
+    home = builder.new_block()
+    op.get_default_region().push_back(home)
+    block.merge_block_before(home)
+    _annotate(builder, op, [one for _, one in workers], default_registers)
+    arguments = flatten_values_to_ir(captured.values())
+    builder.create_block_with_parent(op.get_partition_op_holder(), [])
+    regions = builder.create_warp_specialize_partitions(arguments, len(workers))
+    for index, (task, one) in enumerate(workers):
+        inner = builder.create_block_with_parent(regions.get_region(index), [value.get_type() for value in arguments])
+        inside = [inner.get_argument(at) for at in range(len(arguments))]
+        values = unflatten_ir_values(inside, [value.type for value in captured.values()])
+        generator.lscope = outside | dict(zip(captured, values, strict=True))
+        generator.local_defs = {}
+        with _context(generator, one.waves, one.replica, False):
+            generator.visit_compound_statement(task.node.body)
+        builder.create_warp_return()
+    generator.lscope, generator.local_defs = dict(outside), dict(defined)
+    builder.set_insertion_point_after(op.get_operation())
+    results = [op.get_result(at) for at in range(len(handles))]
+    for name, value in zip(given, unflatten_ir_values(results, [v.type for v in given.values()]), strict=True):
+        generator.set_value(name, value)
+    for name, value in assigned.items():
+        if not _has_handles(value):
+            generator.set_value(name, value)
+
+
+def _annotate(builder: Any, op: Any, placed: list[PlacedTask], default_registers: int | None) -> None:
+    """Names, places and budgets for the passes on TTGIR, in the words of attributes that survive until then."""
+    names = ",".join(one.name for one in placed)
+    op.set_attr(NAMES, builder.get_string_attr(names))
+    starts = [-1 if one.start is None else one.start for one in placed]
+    op.set_attr(STARTS, builder.get_string_attr(",".join(map(str, starts))))
+    asked = [default_registers, *(one.registers for one in placed)]
+    op.set_attr(REGISTERS, builder.get_string_attr(",".join(str(-1 if n is None else n) for n in asked)))
+
+
+def _captures(generator: Any, workers: list[tuple[_Task, PlacedTask]]) -> dict[str, Any]:
+    """Values from outside that the tasks use, by name.
+
+    Raises:
+        UsageError: a tensor is among them.
+    """
+    captured: dict[str, Any] = {}
+    for task, _ in workers:
+        for name_node in _loaded(task.node.body):
+            value = generator.lscope.get(name_node.id)
+            if value is None or name_node.id in captured or not _has_handles(value):
+                continue
+            if any(str(handle.get_type()).startswith("tensor<") for handle in _handles(value)):
+                raise _refuse(
+                    f"{name_node.id!r} is a tensor of the default task's waves, other waves do not have it",
+                    "make it inside the task, or pass it through shared memory",
+                    _line(generator, name_node),
+                )
+            captured[name_node.id] = value
+    return captured
+
+
+def _loaded(body: list[ast.stmt]) -> Iterator[ast.Name]:
+    for statement in body:
+        for inner in ast.walk(statement):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+                yield inner
+            elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name):
+                yield inner.target
+
+
+def _used_outside(generator: Any, node: ast.With) -> set[str]:
+    """Names that the function uses somewhere outside of the block."""
+    last = node.end_lineno or node.lineno
+    return {
+        inner.id
+        for inner in ast.walk(generator.jit_fn.parse())
+        if isinstance(inner, ast.Name) and not node.lineno <= inner.lineno <= last
+    }
+
+
+def _handles(value: Any) -> list[Any]:
+    handles: list[Any] = []
+    value._flatten_ir(handles)
+    return handles
+
+
+def _has_handles(value: Any) -> bool:
+    return hasattr(value, "_flatten_ir") and bool(_handles(value))
+
+
+@contextlib.contextmanager
+def _context(generator: Any, num_warps: int, replica: int, default: bool) -> Iterator[None]:
+    before = generator.caller_context
+    generator.caller_context = _context_class()(num_warps, replica, default)
+    try:
+        yield
+    finally:
+        generator.caller_context = before
+
+
+# ---- errors
+
+
+def _line(generator: Any, node: Any) -> str:
+    return f"{generator.file_name}:{generator.begin_line + node.lineno}"
+
+
+def _first_line(statement: ast.stmt) -> str:
+    return ast.unparse(statement).splitlines()[0]
+
+
+def _refuse(problem: str, remedy: str, where: str) -> UsageError:
+    return UsageError(problem, remedy=remedy, construct="async_tasks", where=where)

@@ -1,0 +1,131 @@
+"""Tasks in TTGIR: the partitions of ``ttg.warp_specialize``, where their waves stand, and the barriers they share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from amdwarp.errors import LoweringError
+
+from ..ir import Module, Op, Region, Value
+
+SPECIALIZE = "ttg.warp_specialize"
+PARTITIONS = "ttg.warp_specialize.partitions"
+INIT, ARRIVE, WAIT = "amdg.init_barrier", "amdg.arrive_barrier", "amdg.wait_barrier"
+BARRIERS = (INIT, ARRIVE, WAIT)
+
+TASK_NAMES = "amdwarp.tasks.names"
+TASK_STARTS = "amdwarp.tasks.starts"
+TASK_REGISTERS = "amdwarp.tasks.registers"
+
+_VIEWS = ("ttg.memdesc_index", "ttg.memdesc_subslice", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One non-default task.
+
+    Attributes:
+        region: its body; block arguments are its captures.
+        waves: how many waves run it.
+        start: its first wave in the workgroup, or None before waves are placed.
+    """
+
+    region: Region
+    waves: int
+    start: int | None
+
+
+def specializations(module: Module) -> list[Op]:
+    """Every ``ttg.warp_specialize`` of the module, in text order."""
+    return module.ops(SPECIALIZE)
+
+
+def partitions_op(op: Op) -> Op:
+    """The op inside a ``ttg.warp_specialize`` that holds captures and partition bodies."""
+    return next(inner for inner in op.regions[1].block.ops if inner.name == PARTITIONS)
+
+
+def partitions(op: Op) -> list[Partition]:
+    """The non-default tasks of a ``ttg.warp_specialize``."""
+    waves = integers(op.properties.get("partitionNumWarps", "array<i32>"))
+    starts: list[int | None] = [*integers(op.properties.get("warpGroupStartIds", "array<i32>"))]
+    starts = starts or [None] * len(waves)
+    regions = partitions_op(op).regions
+    return [Partition(*one) for one in zip(regions, waves, starts, strict=True)]
+
+
+def integers(text: str) -> list[int]:
+    """The numbers of an ``array<i32: 1, 2>`` attribute."""
+    return [int(number) for number in re.findall(r"-?\d+", text.removeprefix("array<i32").removesuffix(">"))]
+
+
+def array(numbers: list[int]) -> str:
+    """The attribute that :func:`integers` reads."""
+    return f"array<i32: {', '.join(map(str, numbers))}>" if numbers else "array<i32>"
+
+
+def allocation_of(value: Value) -> Op | None:
+    """The ``ttg.local_alloc`` behind a memory descriptor, through views and captures; None where it is not one."""
+    while True:
+        op = value.op
+        if op is not None:
+            if op.name == "ttg.local_alloc":
+                return op
+            if op.name not in _VIEWS:
+                return None
+            value = op.operands[0]
+            continue
+        holder = value.block.parent_op if value.block else None
+        if holder is None or holder.name != PARTITIONS:
+            return None
+        # captures stand on the inner op, or on the outer one
+        outer = holder if holder.operands else holder.parent_op
+        if outer is None or value.index >= len(outer.operands):
+            return None
+        value = outer.operands[value.index]
+
+
+def arrivals(module: Module) -> dict[Op, int]:
+    """Lanes that complete a phase of the barriers in each allocation, as ``amdg.init_barrier`` states them.
+
+    Raises:
+        LoweringError: a barrier op whose allocation cannot be seen, an allocation that is initialised with different
+            counts, or not at all.
+    """
+    counts: dict[Op, int] = {}
+    for op in module.ops(INIT):
+        home, count = _home(op), int(op.properties["count"].split(":")[0])
+        if counts.setdefault(home, count) != count:
+            raise LoweringError(
+                f"a barrier is initialised with {count} arrivals, another of the same allocation with {counts[home]}",
+                remedy="allocate them apart",
+                construct="alloc_barriers",
+                where=op.where,
+            )
+    for op in module.ops(ARRIVE, WAIT):
+        if _home(op) not in counts:
+            raise LoweringError(
+                "the barrier is not initialised in this kernel",
+                remedy="make it with amdwarp.alloc_barriers",
+                construct="barrier_wait" if op.name == WAIT else "barrier_arrive",
+                where=op.where,
+            )
+    return counts
+
+
+def _home(op: Op) -> Op:
+    home = allocation_of(op.operands[0])
+    if home is None:
+        raise LoweringError(
+            "the allocation of this barrier cannot be seen: it comes out of a branch or through a loop",
+            remedy="index the barriers that alloc_barriers gave where you use them",
+            construct=op.name,
+            where=op.where,
+        )
+    return home
+
+
+def arrivals_of(op: Op, counts: dict[Op, int]) -> int:
+    """The count of the barrier that an arrive or wait uses."""
+    return counts[_home(op)]

@@ -1,0 +1,74 @@
+"""place_tasks: the waves of each task, and no others.
+
+Stock Triton gives every group of tasks whole groups of four waves, and fills up with an empty partition; on AMD that
+would be waves that only take registers. Here tasks follow one another, or start where their author said.
+
+Before (four default waves, one task of one wave)::
+
+    ttg.warp_specialize {partitionNumWarps = [1, 2, 1], warpGroupStartIds = [4, 6, 5], amdwarp.tasks.starts = "-1"}
+    module attributes {ttg.total-num-warps = 8}
+
+After::
+
+    ttg.warp_specialize {partitionNumWarps = [1], warpGroupStartIds = [4]}
+    module attributes {ttg.total-num-warps = 5}
+
+Blocks that came from elsewhere (``gl.warp_specialize``) stay as they are, and the kernel has as many waves as its
+largest block needs. Refuses when: stages or barriers of the whole workgroup (``rocdl.s.barrier``) stand in a kernel
+with tasks, since the waves of other tasks would not come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amdwarp.errors import LoweringError
+
+from ..analysis.tasks import TASK_NAMES, TASK_REGISTERS, TASK_STARTS, array, integers, partitions_op, specializations
+from ..ir import Module, Op
+
+_WORKGROUP = ("rocdl.s.barrier", "amdg.cond_barrier", "rocdl.barrier", "gpu.barrier")
+
+
+@dataclass(frozen=True)
+class PlaceTasks:
+    name: str = "place_tasks"
+
+    def run(self, module: Module) -> None:
+        for op in module.ops(*_WORKGROUP):
+            raise LoweringError(
+                "a barrier of the whole workgroup in a kernel with tasks: other tasks do not come to it",
+                remedy="wave pipeline stages belong in kernels without tasks; between tasks use alloc_barriers",
+                construct=op.name,
+                where=op.where,
+            )
+        trunk = int(module.attributes["ttg.num-warps"].split(":")[0])
+        total = trunk
+        for op in specializations(module):
+            if TASK_STARTS in op.attributes:
+                _place(op, trunk)
+            waves = integers(op.properties["partitionNumWarps"])
+            starts = integers(op.properties["warpGroupStartIds"])
+            total = max([total, *(start + count for start, count in zip(starts, waves, strict=True))])
+        module.attributes["ttg.total-num-warps"] = f"{total} : i32"
+
+
+def _place(op: Op, trunk: int) -> None:
+    asked = [int(number) for number in op.attributes[TASK_STARTS].strip('"').split(",")]
+    waves = integers(op.properties["partitionNumWarps"])[: len(asked)]
+    holder = partitions_op(op)
+    for region in holder.regions[len(asked) :]:
+        for block in region.blocks:
+            for inner in list(reversed(block.ops)):
+                inner.erase()
+    del holder.regions[len(asked) :]
+    starts, following = [], trunk
+    for start, count in zip(asked, waves, strict=True):
+        starts.append(following if start < 0 else start)
+        following += count
+    op.properties["partitionNumWarps"] = array(waves)
+    op.properties["warpGroupStartIds"] = array(starts)
+    for name in ("actualRegisters", "requestedRegisters"):
+        op.properties.pop(name, None)
+    for name in (TASK_STARTS, TASK_NAMES, TASK_REGISTERS):
+        op.attributes.pop(name, None)
