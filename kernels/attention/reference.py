@@ -189,3 +189,63 @@ def paged_attention(
         o, some = attention(one_q, one_k, one_v, options, sinks=sinks, alibi=slopes)
         out[one], lse[one] = o[0].swapaxes(0, 1), some[0]
     return out, lse
+
+
+#: Element type -> largest relative and absolute error of rounding a number of at most 1 to it; fp8 as the kernels keep
+#: probabilities, times 2**7.
+ROUNDING = {
+    "float16": (2.0**-11, 2.0**-25),
+    "bfloat16": (2.0**-8, 2.0**-134),
+    "float8_e4m3fn": (2.0**-4, 2.0**-17),
+    "float8_e4m3fnuz": (2.0**-4, 2.0**-18),
+    "float8_e5m2": (2.0**-3, 2.0**-24),
+    "float8_e5m2fnuz": (2.0**-3, 2.0**-25),
+}
+FP32 = 2.0**-24
+
+
+def tolerance(
+    q: Array,
+    k: Array,
+    v: Array,
+    options: AttentionOptions | None = None,
+    *,
+    out_dtype: str,
+    sinks: Any = None,
+    alibi: Any = None,
+    bias: Any = None,
+) -> tuple[Array, Array]:
+    """How far a correct kernel's out and lse may be from `attention`, element by element.
+
+    A kernel errs where it rounds: sums of dim products in fp32 and the handful of fp32 operations that follow move a
+    logit by `moved`, and a probability by that fraction of itself, twice, as the row's sum moves with it; probabilities
+    are rounded to the type of v before they meet it; sums over keys and the running rescaling are fp32; the result is
+    rounded once. Softcap's tanh is computed from one exponential, whose error the cap multiplies.
+
+    Args:
+        q, k, v, options, sinks, alibi, bias: as of `attention`.
+        out_dtype: numpy name of the output's type.
+
+    Returns:
+        bounds of the absolute error, of the shapes of out and lse.
+    """
+    options = options or AttentionOptions()
+    kind = str(v.dtype)
+    s = logits(q, k, options, alibi=alibi, bias=bias)
+    p, lse = probabilities(s, sinks)
+    ratio = q.shape[1] // k.shape[1]
+    q, k, v = (np.abs(np.asarray(x).astype(np.float64)) for x in (q, k, v))
+    k, v = np.repeat(k, ratio, axis=1), np.repeat(v, ratio, axis=1)
+    magnitude = options.scale_of(q.shape[3]) * (q @ k.swapaxes(2, 3))
+    seen = np.isfinite(s)
+    size = np.where(seen, np.abs(np.where(seen, s, 0.0)), 0.0)
+    moved = ((q.shape[3] + 8) * magnitude + 8 * size + 8 * (options.softcap or 0.0) + 8) * FP32
+    top = np.max(np.where(seen, moved, 0.0), axis=3, keepdims=True, initial=0.0)
+    relative, absolute = ROUNDING[kind]
+    keys = s.shape[3]
+    weight = p @ v
+    error = (relative + 2 * top + (keys + 16) * 2 * FP32) * weight + absolute * v.sum(axis=2, keepdims=True)
+    out_relative, out_absolute = ROUNDING.get(out_dtype, (FP32, 2.0**-149))
+    error = error * (1 + out_relative) + out_relative * np.abs(weight) + out_absolute
+    lse_size = np.where(np.isfinite(lse), np.abs(np.where(np.isfinite(lse), lse, 0.0)), 0.0)
+    return error, 2 * top[..., 0] + (keys + 16 + 8 * lse_size) * FP32
