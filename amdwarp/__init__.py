@@ -28,6 +28,7 @@ from .stage import warp_pipeline_stage
 from .target import TARGETS, Target, get_target
 from .task_barriers import alloc_barriers, barrier_arrive, barrier_wait
 from .tasks import async_task, async_task_replica_id, async_tasks
+from .wall import scheduling_wall
 
 __all__ = [
     "TARGETS",
@@ -58,6 +59,7 @@ __all__ = [
     "emulate",
     "get_target",
     "jit",
+    "scheduling_wall",
     "warp_pipeline_stage",
     "ws_op",
 ]

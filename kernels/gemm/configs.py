@@ -69,8 +69,8 @@ class GemmSchedule:
         tile_m, tile_n, tile_k: output tile of a workgroup and its step along K, elements.
         woven: True has four waves weave their loads between their own MFMAs; False has two groups of four waves run one
             stage apart.
-        quarters: True cuts the tile into four quarters with a memory and an MFMA stage each; False runs one pair of
-            stages a K step.
+        quarters: True cuts the tile into four quarters, of which two share a memory and an MFMA stage; False runs one
+            pair of stages a K step.
         ring: K steps that LDS holds at once.
         waves_m, waves_n: waves of the workgroup along M and N.
         mfma: MFMA shape (m, n, k).
@@ -87,7 +87,7 @@ class GemmSchedule:
     ring: int = 2
     waves_m: int = 2
     waves_n: int = 4
-    mfma: tuple[int, int, int] = (16, 16, 32)
+    mfma: tuple[int, int, int] = (32, 32, 16)
     group_m: int = 4
     xcds: int = 8
     arch: str = "gfx950"
@@ -235,8 +235,8 @@ class GemmSchedule:
 
 SCHEDULES = {
     "inter_wave_256": GemmSchedule(),
-    "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4),
-    "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2),
+    "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4, mfma=(16, 16, 32)),
+    "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2, mfma=(16, 16, 32)),
     "intra_wave_gfx942": GemmSchedule(
         tile_n=128, tile_k=32, woven=True, quarters=False, waves_n=2, mfma=(16, 16, 16), arch="gfx942"
     ),

@@ -1,8 +1,15 @@
 """The gfx950 GEMM: two groups of four waves, one stage apart, so that one group's MFMAs hide the other's memory work.
 
 C = A @ B with fp16 or bf16 operands, fp32 accumulation and C in the operands' type. `matmul_quarters` cuts the tile
-into four quarters, each with a memory and an MFMA stage, and refills a double buffer piece by piece; `matmul_whole`
-runs one pair of stages a K step over a ring of three or four slots.
+into four quarters, of which the upper two and the lower two have a memory and an MFMA stage, and refills a double
+buffer piece by piece; `matmul_whole` runs one pair of stages a K step over a ring of three or four slots.
+
+What `matmul_quarters` rests on, in clk of the cycle model:
+  * an MFMA of 32x32x16 keeps the matrix unit for 32 clk, as long as a barrier takes to release: an edge costs 8 clk
+    instead of 24 with 16x16x32;
+  * both memory stages read 12 operands of 16 bytes a lane and start four copies, 300 clk of the 512 that the MFMA stage
+    beside them takes; the reads stand in front, since a full queue of copies holds up what stands behind it;
+  * two K steps are written out, so that slots are constants and the two sets of left operands alternate by name.
 
 What keeps the ring free of races, with the second group one stage behind the first:
   * every memory stage ends with a wait for the copies that the *next* memory stage reads, before a barrier that both
@@ -24,6 +31,7 @@ from triton.experimental.gluon.language.amd.cdna4 import async_copy, buffer_load
 
 from amdwarp.jit import jit
 from amdwarp.stage import warp_pipeline_stage
+from amdwarp.wall import scheduling_wall
 
 # An extent of 1 would otherwise become a constant of its own kernel, and so would every multiple of 16.
 SCALARS = ["m", "n_units", "k_units", "lda_units", "ldb_units", "ldc_units"]
@@ -135,7 +143,7 @@ def store_c(acc, base, rows, columns, ldc, m_left, n_left):
 def matmul_quarters(
     a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr
 ):
-    """One tile of C in four quarters, K steps double buffered. Both operands go straight to LDS."""
+    """One tile of C in an upper and a lower half, K steps double buffered. Both operands go straight to LDS."""
     TYPE: gl.constexpr = a_ptr.dtype.element_ty
     PART_M: gl.constexpr = S.part_m
     PART_N: gl.constexpr = S.part_n
@@ -164,76 +172,75 @@ def matmul_quarters(
     columns = gl.arange(0, PART_N, gl.SliceLayout(0, B_LOAD))
     b_ks = gl.arange(0, STEP, gl.SliceLayout(1, B_LOAD))
     # Rows past M repeat the last one: their products are never stored, and no lane needs a mask for them.
-    top_at = gl.minimum(rows, m_left - 1)[:, None] * lda + a_ks[None, :]
-    bottom_at = gl.minimum(rows + PART_M, m_left - 1)[:, None] * lda + a_ks[None, :]
+    upper_at = gl.minimum(rows, m_left - 1)[:, None] * lda + a_ks[None, :]
+    lower_at = gl.minimum(rows + PART_M, m_left - 1)[:, None] * lda + a_ks[None, :]
     left_at = offsets_b(b_ks, columns, ldb, n_left, KC)
     right_at = offsets_b(b_ks, columns + PART_N, ldb, n_left, KC)
 
-    top = gl.allocate_shared_memory(TYPE, [2, PART_M, STEP], lds_layout_a(S))
-    bottom = gl.allocate_shared_memory(TYPE, [2, PART_M, STEP], lds_layout_a(S))
-    left = gl.allocate_shared_memory(TYPE, [2, STEP, PART_N], lds_layout_b(S, KC))
-    right = gl.allocate_shared_memory(TYPE, [2, STEP, PART_N], lds_layout_b(S, KC))
+    upper_ring = gl.allocate_shared_memory(TYPE, [2, PART_M, STEP], lds_layout_a(S))
+    lower_ring = gl.allocate_shared_memory(TYPE, [2, PART_M, STEP], lds_layout_a(S))
+    left_ring = gl.allocate_shared_memory(TYPE, [2, STEP, PART_N], lds_layout_b(S, KC))
+    right_ring = gl.allocate_shared_memory(TYPE, [2, STEP, PART_N], lds_layout_b(S, KC))
 
-    # Step 0 whole, and of step 1 what the first iteration does not copy itself.
-    copy(left.index(0), b, left_at, mask_b(b_ks, columns, k, n_left, KC))
-    copy(top.index(0), a, top_at, mask_a(a_ks, k))
-    copy(bottom.index(0), a, bottom_at, mask_a(a_ks, k))
-    copy(right.index(0), b, right_at, mask_b(b_ks, columns + PART_N, k, n_left, KC))
+    # Step 0 whole, and of step 1 what the first memory stage does not copy itself.
+    copy(left_ring.index(0), b, left_at, mask_b(b_ks, columns, k, n_left, KC))
+    in_right = mask_b(b_ks, columns + PART_N, k, n_left, KC)
+    async_copy.buffer_load_to_shared(right_ring.index(0), b, right_at, in_right)
+    copy(upper_ring.index(0), a, upper_at, mask_a(a_ks, k))
+    async_copy.buffer_load_to_shared(lower_ring.index(0), a, lower_at, mask_a(a_ks, k))
     a += STEP
     b += b_step
     k_left = k - STEP
-    copy(left.index(1), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
-    copy(top.index(1), a, top_at, mask_a(a_ks, k_left))
-    copy(bottom.index(1), a, bottom_at, mask_a(a_ks, k_left))
+    copy(left_ring.index(1), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
+    in_right = mask_b(b_ks, columns + PART_N, k_left, n_left, KC)
+    async_copy.buffer_load_to_shared(right_ring.index(1), b, right_at, in_right)
+    copy(upper_ring.index(1), a, upper_at, mask_a(a_ks, k_left))
 
-    top_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
-    top_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
-    bottom_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
-    bottom_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
-    # Of the seven copies under way the first two must be there. Each memory stage then starts one and waits for the one
-    # that is six stages old, which is the one the next memory stage reads.
-    async_copy.wait_group(5)
-    left_operand = left.index(0).load(B_OPERAND)
-    for step in range(gl.cdiv(k, STEP)):
-        with warp_pipeline_stage("load top", priority=1):
-            here = step % 2
-            ahead = 1 - here
-            top_operand = async_copy.load_shared_relaxed(top.index(here), A_OPERAND)
-            copy(right.index(ahead), b, right_at, mask_b(b_ks, columns + PART_N, k_left, n_left, KC))
-            a += STEP
-            b += b_step
-            k_left -= STEP
-        async_copy.wait_group(5)
-        with warp_pipeline_stage("multiply top left", priority=0):
-            top_left = mfma(top_operand, left_operand, top_left)
-        with warp_pipeline_stage("load bottom", priority=1):
-            bottom_operand = async_copy.load_shared_relaxed(bottom.index(here), A_OPERAND)
-            copy(left.index(here), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
-        async_copy.wait_group(5)
-        with warp_pipeline_stage("multiply bottom left", priority=0):
-            bottom_left = mfma(bottom_operand, left_operand, bottom_left)
-        with warp_pipeline_stage("load right", priority=1):
-            right_operand = async_copy.load_shared_relaxed(right.index(here), B_OPERAND)
-            copy(top.index(here), a, top_at, mask_a(a_ks, k_left))
-        async_copy.wait_group(5)
-        with warp_pipeline_stage("multiply bottom right", priority=0):
-            bottom_right = mfma(bottom_operand, right_operand, bottom_right)
-        with warp_pipeline_stage("load the next left", priority=1):
-            left_operand = async_copy.load_shared_relaxed(left.index(ahead), B_OPERAND)
-            copy(bottom.index(here), a, bottom_at, mask_a(a_ks, k_left))
-        async_copy.wait_group(5)
-        with warp_pipeline_stage("multiply top right", priority=0):
-            top_right = mfma(top_operand, right_operand, top_right)
+    upper_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    upper_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    lower_left = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    lower_right = gl.zeros((PART_M, PART_N), gl.float32, ACC)
+    # Each memory stage starts one group of copies and waits for all but the last two: what the next memory stage reads
+    # was started a K step before it.
+    async_copy.wait_group(2)
+    left_operand = left_ring.index(0).load(B_OPERAND)
+    for _ in range(gl.cdiv(k, 2 * STEP)):
+        for here in gl.static_range(2):
+            with warp_pipeline_stage("load upper", priority=1):
+                right_operand = async_copy.load_shared_relaxed(right_ring.index(here), B_OPERAND)
+                a_operand = async_copy.load_shared_relaxed(upper_ring.index(here), A_OPERAND)
+                scheduling_wall()
+                async_copy.buffer_load_to_shared(lower_ring.index(1 - here), a, lower_at, mask_a(a_ks, k_left))
+                a += STEP
+                b += b_step
+                k_left -= STEP
+                copy(left_ring.index(here), b, left_at, mask_b(b_ks, columns, k_left, n_left, KC))
+            async_copy.wait_group(2)
+            with warp_pipeline_stage("multiply upper", priority=0):
+                upper_left = mfma(a_operand, left_operand, upper_left)
+                upper_right = mfma(a_operand, right_operand, upper_right)
+            with warp_pipeline_stage("load lower", priority=1):
+                next_left = async_copy.load_shared_relaxed(left_ring.index(1 - here), B_OPERAND)
+                a_operand = async_copy.load_shared_relaxed(lower_ring.index(here), A_OPERAND)
+                scheduling_wall()
+                in_right = mask_b(b_ks, columns + PART_N, k_left, n_left, KC)
+                async_copy.buffer_load_to_shared(right_ring.index(here), b, right_at, in_right)
+                copy(upper_ring.index(here), a, upper_at, mask_a(a_ks, k_left))
+            async_copy.wait_group(2)
+            with warp_pipeline_stage("multiply lower", priority=0):
+                lower_left = mfma(a_operand, left_operand, lower_left)
+                lower_right = mfma(a_operand, right_operand, lower_right)
+            left_operand = next_left
     # Copies still under way write zeros; the end of the program waits for them (CDNA3 ISA, S_ENDPGM).
 
     c_rows = gl.arange(0, PART_M, gl.SliceLayout(1, ACC))
     c_columns = gl.arange(0, PART_N, gl.SliceLayout(0, ACC))
     c = c_ptr + (tile_row * S.tile_m).to(gl.int64) * ldc + tile_column * S.tile_n
-    store_c(top_left, c, c_rows, c_columns, ldc, m_left, n_left)
-    store_c(top_right, c + PART_N, c_rows, c_columns, ldc, m_left, n_left - PART_N)
+    store_c(upper_left, c, c_rows, c_columns, ldc, m_left, n_left)
+    store_c(upper_right, c + PART_N, c_rows, c_columns, ldc, m_left, n_left - PART_N)
     c += PART_M * ldc.to(gl.int64)
-    store_c(bottom_left, c, c_rows, c_columns, ldc, m_left - PART_M, n_left)
-    store_c(bottom_right, c + PART_N, c_rows, c_columns, ldc, m_left - PART_M, n_left - PART_N)
+    store_c(lower_left, c, c_rows, c_columns, ldc, m_left - PART_M, n_left)
+    store_c(lower_right, c + PART_N, c_rows, c_columns, ldc, m_left - PART_M, n_left - PART_N)
 
 
 @gluon.jit

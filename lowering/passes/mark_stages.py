@@ -12,13 +12,17 @@ After::
 
     "rocdl.sched.barrier"() <{mask = …none}> {amdwarp.stage.begin = "load", …} : () -> ()
 
-Every loop around a mark, in the function or in one that calls it, also gets ``tt.num_stages = 1``: its pipelining is in
-its source, and stock software pipelining must not rotate it. Refuses nothing.
+A wall of ``amdwarp.wall`` becomes such a scheduling wall too, without attributes.
+
+Every loop around a mark of a stage, in the function or in one that calls it, also gets ``tt.num_stages = 1``: its
+pipelining is in its source, and stock software pipelining must not rotate it. Refuses nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from amdwarp.wall import WALL
 
 from .. import spelling
 from ..analysis.calls import reaches
@@ -38,6 +42,10 @@ class MarkStages:
             anchor.attributes.update(op.attributes)
             _keep_loops(anchor)
             op.erase()
+        for op in module.ops("arith.constant"):
+            if WALL in op.attributes:
+                insert_before(op, spelling.sched_barrier())
+                op.erase()
         if marks:
             for call in module.ops("tt.call"):
                 if reaches(call, lambda op: anchor_of(op) is not None):

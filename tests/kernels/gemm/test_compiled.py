@@ -101,7 +101,7 @@ def test_budget(case):
 def test_mfma_stages_hold_mfmas_only(case):
     text, _ = compiled(*case)
     found = [segment for segment in segments(text) if count(segment, "v_mfma")]
-    per_stage = 16  # 64x32x64 a wave, by 16x16x32 instructions
+    per_stage = 16  # 64x64x64 a wave by 32x32x16 instructions, or 64x32x64 by 16x16x32 ones
     assert len(found) >= (4 if SCHEDULES[case[0]].quarters else 1)
     for segment in found:
         assert count(segment, "v_mfma") == per_stage
@@ -119,11 +119,11 @@ def test_memory_stages_end_in_the_wait(case):
     parts = segments(text)
     mfma = [i for i, segment in enumerate(parts) if count(segment, "v_mfma")]
     memory = [parts[i - 1] for i in mfma]
-    copies = 2 if schedule.quarters else 4
+    copies = 4
     for segment in memory:
         assert segment[-1].startswith("s_waitcnt")
-        # copies younger than the one waited for: five quarters, or two K steps of two operands, of two loads each
-        assert f"vmcnt({10 if schedule.quarters else 8})" in segment[-1]
+        # copies younger than those waited for: of two stages, or of two K steps, four each
+        assert "vmcnt(8)" in segment[-1]
         start = 0 if segment is not memory[0] else segment.index("s_setprio") if "s_setprio" in segment else 0
         body = segment[start:]
         assert count(body, "buffer_load_dwordx4 lds") == copies
@@ -133,7 +133,7 @@ def test_memory_stages_end_in_the_wait(case):
         assert sum(op.startswith("s_waitcnt") for op in body) == 1
     plain = sum(count(segment, "ds_read_b128") for segment in memory)
     transposed = sum(count(segment, "ds_read_b64_tr_b16") for segment in memory)
-    steps = len(mfma) // (4 if schedule.quarters else 1)
+    steps = len(mfma) // (2 if schedule.quarters else 1)
     a_reads, b_reads = (16, 8) if schedule.quarters else (8, 4)
     if access.b_k_contiguous:
         assert (plain, transposed) == (steps * (a_reads + b_reads), 0)
