@@ -105,6 +105,7 @@ def bind_atomic(binder: Binder) -> Closure:
         if returns:
             poison(b, row, count)
         b.issue(b.ds, binder.inst, deliver, b.mask, addresses, values, on, size=-1)
+        b.ds[-1].notifies = not returns
 
     return run
 

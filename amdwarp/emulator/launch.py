@@ -223,7 +223,7 @@ class Machine:
         check_sizes(program)
         self.program, self.lockstep = program, lockstep
         self.unmet: dict[int, UnmetBarrier] = {}
-        vectors, accumulators = _registers_used(program)
+        vectors, accumulators = registers_used(program)
         self.closures: list[Closure] = [bind(program, inst, vectors) for inst in program.instructions]
         self.waves, self.lanes = program.waves, program.wave_size
         self.registers = RegisterFile(vectors + accumulators, self.waves, self.lanes)
@@ -300,7 +300,7 @@ class Machine:
         return scalars
 
 
-def _registers_used(program: Program) -> tuple[int, int]:
+def registers_used(program: Program) -> tuple[int, int]:
     """Vector and accumulation registers that the text names."""
     top = {"v": 1, "a": 0, "s": 0}
     for inst in program.instructions:

@@ -6,7 +6,7 @@ copy with its barrier bit set arrives once for the wave when it completes, and a
 the copies issued before it. Pending width and counts as Triton initialises and polls them for gfx1250.
 
 Nothing waits for such a copy with a counter, so it completes by itself: here when some wave of the workgroup sleeps,
-which is what a polling loop does.
+which is what a polling loop does. So does an LDS atomic that a wave issues to tell others, and does not wait for.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def bind_arrive(binder: Binder) -> Closure:
         counts = take_dwords(b, data, 2)[..., 0]
         poison(b, row, 2)
         b.issue(b.ds, binder.inst, deliver, b.mask, addresses, counts, on, size=-1)
+        b.ds[-1].notifies = True
 
     return run
 
@@ -96,9 +97,10 @@ def bind_async_arrive(binder: Binder) -> Closure:
     return run
 
 
-def complete_notifying(b: Batch) -> None:
-    """Complete the copies of every wave up to the last one that arrives on a barrier."""
-    for batch in b.group.scheduler.batches:
-        for queue in (batch.tensor, batch.asynchronous):
+def complete_notifying(group: Workgroup) -> None:
+    """Complete the operations of every wave up to the last one that others may wait for."""
+    for batch in group.scheduler.batches:
+        for queue in (batch.tensor, batch.asynchronous, batch.ds):
             last = max((at for at, pending in enumerate(queue) if pending.notifies), default=-1)
-            batch.drain(queue, len(queue) - last - 1)
+            if last >= 0:
+                batch.drain(queue, len(queue) - last - 1)

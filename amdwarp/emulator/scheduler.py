@@ -118,8 +118,8 @@ class Scheduler:
                 self._release()
                 continue
             if self.rng is None:
-                # The one furthest behind, so that batches meet again; long turns are cut so that none starves.
-                batch, turn = min(runnable, key=lambda b: (b.count // FAIR_TURN, b.pc)), FAIR_TURN
+                # The one furthest behind, so that batches meet again; long turns and sleep let others go first.
+                batch, turn = min(runnable, key=lambda b: (b.slept + b.count // FAIR_TURN, b.pc)), FAIR_TURN
             else:
                 batch, turn = self.rng.choice(runnable), self.rng.randint(1, LONGEST_TURN)
                 if self.explores and batch.n > 1 and self.rng.randrange(SPLIT_EVERY) == 0:

@@ -81,7 +81,8 @@ class Pending:
         serial: number of the issue within the workgroup.
         early: of an LDS read: reads now and returns what to do at the wait (deliver, payload).
         size: of an LDS read: bytes at each address of ``payload[1]``; -1 for an LDS write.
-        notifies: arrives on a barrier object in LDS when it completes.
+        notifies: others may wait for it and its own wave never: an LDS atomic without a result, or a copy that arrives
+            on a barrier object in LDS when it completes. It completes when some wave of the workgroup sleeps.
     """
 
     inst: Instruction
@@ -168,6 +169,7 @@ class Batch:
         "s",
         "scc",
         "seen",
+        "slept",
         "state",
         "u",
     )
@@ -195,6 +197,8 @@ class Batch:
         self.mask: Array | None = None
         self.masks: dict[int, tuple[Scalar, Scalar, Array]] = {}
         self.count = 0
+        # How often these waves have given way to others.
+        self.slept = 0
         self.executed = 0
         self.refresh_exec()
 
@@ -287,13 +291,15 @@ class Batch:
         count = len(queue) - left
         if count > 1 and self.n > 1 and self._hides_order(queue[:count]):
             self._deliver_by_wave(queue[:count])
+            if recorder is not None:
+                for pending in queue[:count]:
+                    recorder.complete(self, pending)
         elif count > 0:
             for pending in queue[:count]:
                 if pending.deliver is not None:
                     pending.deliver(self, pending.payload)
-        if recorder is not None:
-            for pending in queue[: max(count, 0)]:
-                recorder.complete(self, pending)
+                if recorder is not None:
+                    recorder.complete(self, pending)
         if count > 0:
             del queue[:count]
 
@@ -324,6 +330,7 @@ class Batch:
             for name in QUEUES:
                 setattr(part, name, [pending.part(low, high) for pending in getattr(self, name)])
             part.state, part.count, part.mode = self.state, self.count, self.mode
+            part.slept = self.slept
             part.seen, part.named = dict(self.seen), self.named
             parts.append(part)
         return parts
@@ -357,6 +364,7 @@ class Batch:
             setattr(joined, name, [join_pending(x, y, waves, lanes) for x, y in zip(mine, its, strict=True)])
         joined.seen, joined.named = dict(self.seen), self.named
         joined.state, joined.count, joined.mode = self.state, max(self.count, other.count), self.mode
+        joined.slept = max(self.slept, other.slept)
         return joined
 
 

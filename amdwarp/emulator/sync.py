@@ -145,11 +145,23 @@ def bind_set_mode(binder: Binder) -> Closure:
     return run
 
 
-@handles("s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel", "s_ttracedata")
+@handles("s_sleep")
+def bind_sleep(binder: Binder) -> Closure:
+    """Let the other waves go on; what no wave waits for completes meanwhile."""
+    after = binder.inst.index + 1
+
+    def run(b: Batch) -> int:
+        complete_notifying(b.group)
+        b.pc = after
+        b.slept += 1
+        return STOP
+
+    return run
+
+
+@handles("s_nop", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel", "s_ttracedata")
 def bind_hint(binder: Binder) -> Closure:
-    """Timing and priority: no effect on what is computed, but what nothing waits for completes while a wave sleeps."""
-    if binder.inst.base == "s_sleep" and binder.wide_target:
-        return complete_notifying
+    """Timing and priority: no effect on what is computed."""
     return lambda b: None
 
 

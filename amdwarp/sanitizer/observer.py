@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from amdwarp.asm import Instruction, Program
-from amdwarp.emulator.events import Access, InstructionEvent
+from amdwarp.emulator.events import Access, CompletionEvent, InstructionEvent
 from amdwarp.emulator.memory import Array
 from amdwarp.emulator.state import WAITING
 from amdwarp.errors import EmulatorError
@@ -21,12 +21,14 @@ from amdwarp.sanitizer.effects import DS, QUEUES, TN, Effects, program_effects, 
 from amdwarp.sanitizer.memory import MemoryClash, MemoryShadow
 from amdwarp.sanitizer.order import APART, ARRIVE, ATOMIC, MAX_WAVES, TENSOR, WRITE, Records
 from amdwarp.sanitizer.pending import conflict, suspects
+from amdwarp.sanitizer.polls import polls
 from amdwarp.sanitizer.queues import Operation, Queues
 from amdwarp.sanitizer.redundant import Needs
 from amdwarp.sanitizer.report import Collector, Finding, Site
 from amdwarp.sanitizer.shadow import LdsShadow
 from amdwarp.sanitizer.slots import Clash
 from amdwarp.sanitizer.spin import SpinWatch
+from amdwarp.sanitizer.waiting import Waiting
 from amdwarp.sanitizer.waitstates import Shortfall, shortfalls
 from amdwarp.sanitizer.wording import Wording
 
@@ -66,6 +68,8 @@ class Sanitizer:
         self.queues = Queues(program.target, self.waves, self.records, self.needs)
         self.wording = Wording(program.instructions, self.records, self.queues)
         self.shadow: LdsShadow | None = None
+        self.lds: Array = np.zeros(0, np.uint8)
+        self.waiting: Waiting | None = None
         self.memory = MemoryShadow(self._memory_clash, uninitialised, races or redundant)
         self.spin = SpinWatch(self.waves)
         self._executed: set[int] = set()
@@ -78,6 +82,9 @@ class Sanitizer:
         self.effects = self.wording.effects = program_effects(self.program)
         self.suspects = suspects(self.program, self.effects)
         self.shortfalls = shortfalls(self.program, self.effects)
+        found = polls(self.program, self.effects)
+        if found or any(_arrives(inst) for inst in self.program.instructions):
+            self.waiting = Waiting(self.program, self.effects, found, self.records, self.queues, self._early_poll)
         self._watched = {at for pair in self.shortfalls for at in (pair.producer, pair.consumer)}
         code = zip(self.program.instructions, self.effects, strict=True)
         self._handlers = [self._handler(inst, effects) for inst, effects in code]
@@ -88,6 +95,8 @@ class Sanitizer:
             return self._wait
         if effects.queue:
             return self._memory
+        if self.waiting is not None and inst.index in self.waiting.branches:
+            return self._deciding_branch
         if _is_loop(self.program, inst):
             return self._branch
         table = {
@@ -107,7 +116,9 @@ class Sanitizer:
         self._now: Site | None = None
         self._owed: set[tuple[int, int]] = set()
         self._twice: set[int] = set()
-        self._arriving: dict[tuple[int, int], list[list[int]]] = {}
+        self._arriving: dict[tuple[int, int], list[tuple[int, list[int]]]] = {}
+        if self.waiting is not None:
+            self.waiting.reset()
 
     # Calls of the emulator
 
@@ -180,7 +191,14 @@ class Sanitizer:
 
     def notified(self, address: int, wave: int, arrivals: int) -> None:
         """What a wave had under way is done and has arrived on a barrier object."""
-        self.records.publish(address, wave, self._arriving[address, wave].pop(0))
+        assert self.waiting is not None
+        record, over = self._arriving[address, wave].pop(0)
+        self.waiting.arrived(address, wave, record, over, self.lds)
+
+    def complete(self, event: CompletionEvent) -> None:
+        """A memory operation was carried out."""
+        if self.waiting is not None:
+            self.waiting.complete(event, self.lds)
 
     # Events
 
@@ -217,20 +235,22 @@ class Sanitizer:
         queue = self.effects[event.inst.index].queue
         flags = ARRIVE | WRITE | ATOMIC | (0 if queue == DS else APART)
         own = self._lds_record(event, flags)
+        self._shadow(event).write(access, event.inst.index, event.first, own, flags)
+        assert self.waiting is not None
+        if queue == DS:
+            self.waiting.changes(event, access, own)
         for wave in range(event.first, event.last):
             row = wave - event.first
             on = access.addresses[row] if access.mask is None else access.addresses[row][access.mask[row]]
             over = self.queues.records_of(queue, wave) + ([record + row] if record else [])
-            for address in np.unique(on).tolist():
-                if queue == DS:
-                    self.records.publish(address, wave, over)
-                else:
-                    self._arriving.setdefault((address, wave), []).append(over)
-        self._shadow(event).write(access, event.inst.index, event.first, own, flags)
+            self.waiting.cells.objects.update(np.unique(on).tolist())
+            for address in np.unique(on).tolist() if queue != DS else ():
+                self._arriving.setdefault((address, wave), []).append((own + row, over))
 
     def _shadow(self, event: InstructionEvent) -> LdsShadow:
         if self.shadow is None:
             self.shadow = LdsShadow(event.batch.group.lds.size, self.records, self._clash, self.needs)
+            self.lds = event.batch.group.lds.data
         return self.shadow
 
     def _lds_record(self, event: InstructionEvent, flags: int) -> int:
@@ -242,22 +262,21 @@ class Sanitizer:
 
     def _lds(self, event: InstructionEvent, access: Access, record: int, flags: int) -> int:
         """An access to LDS; the accesses of one instruction share a record, whose number is returned."""
-        shadow = self._shadow(event)
+        shadow, waiting, at = self._shadow(event), self.waiting, event.inst.index
         flags |= _FLAGS[access.kind]
+        polled = waiting is not None and at in waiting.polls and waiting.reads(event, access)
+        if polled and access.kind == "read":
+            return record
         record = record or self._lds_record(event, flags)
-        if access.kind == "read":
-            if self.records.objects:
-                self._poll(event, access)
-            shadow.read(access, event.inst.index, event.first, record)
-        else:
-            shadow.write(access, event.inst.index, event.first, record, flags)
+        if access.kind != "read":
+            shadow.write(access, at, event.first, record, flags)
+            if waiting is not None and not flags & APART:
+                waiting.changes(event, access, record)
+            return record
+        if waiting is not None and waiting.cells.objects:
+            waiting.looks(event, access)
+        shadow.read(access, at, event.first, record)
         return record
-
-    def _poll(self, event: InstructionEvent, access: Access) -> None:
-        """A read that may be of a barrier object: behind it stands what arrived there."""
-        on = access.addresses if access.mask is None else access.addresses[access.mask]
-        for address in self.records.objects.keys() & set(np.unique(on).tolist()):
-            self.records.acquire(address, range(event.first, event.last))
 
     def _scratch(self, event: InstructionEvent, access: Access) -> None:
         """Private memory: a wave reads only dwords that some lane of it has written.
@@ -304,7 +323,16 @@ class Sanitizer:
         if event.next_pc <= event.inst.index:
             self.spin.round(event)
 
+    def _deciding_branch(self, event: InstructionEvent) -> None:
+        assert self.waiting is not None
+        if self.waiting.leaves(event):
+            self._passed()
+        self._branch(event)
+
     # Findings
+
+    def _early_poll(self, first: int, poll: int, wave: int, low: int, high: int) -> None:
+        self._clash(Clash("lds-unpublished-read", first, poll, frozenset((wave,)), low, high))
 
     def check_registers(self, inst: Instruction, waves: Iterable[int]) -> bool:
         """Report registers that `inst` touches while they are on their way; True if there are any."""

@@ -32,7 +32,6 @@ class Records:
         inst: index of the instruction.
         wave: the owner.
         flags: `ATOMIC`, `APART`, `FINISHED` (waited for), `WRITE`, `TENSOR`, `ARRIVE`.
-        objects: LDS addresses of the barrier objects that waves have arrived on.
         source: of a read: index of an instruction that wrote what it read, else -1.
     """
 
@@ -49,7 +48,6 @@ class Records:
         self.bits: Array = self._bits[:waves]
         self._open: list[int] = []
         self._signalled: dict[tuple[int, int], list[Array]] = {}
-        self.objects: dict[int, Array] = {}
         self.count = 0
         self.reset()
 
@@ -62,7 +60,6 @@ class Records:
         self.count = 2
         self._open = []
         self._signalled = {}
-        self.objects = {}
 
     def issue(self, inst: int, first: int, last: int, flags: int) -> int:
         """Records for waves [first, last); returns the number of the first, the others follow."""
@@ -131,20 +128,14 @@ class Records:
         for key in old:
             del self._signalled[key]
 
-    def publish(self, address: int, wave: int, records: Sequence[int]) -> None:
-        """A wave arrives on the barrier object at LDS `address`: who reads it comes after what the wave came after.
-
-        Args:
-            records: operations under way that are over when the arrival is made.
-        """
+    def known_to(self, wave: int) -> Array:
+        """Records that a wave comes after, and that not every wave is known to come after."""
         at = np.array(self._open, np.int64)
-        known = at[(self.seen[at] & self._bits[wave]) != 0]
-        before = self.objects.get(address, at[:0])
-        self.objects[address] = np.unique(np.concatenate((before, known, np.array(records, np.int64))))
+        known: Array = at[(self.seen[at] & self._bits[wave]) != 0]
+        return known
 
-    def acquire(self, address: int, waves: Iterable[int]) -> None:
-        """Waves read the barrier object at LDS `address`."""
-        at = self.objects[address]
-        self.seen[at] |= np.uint32(sum(1 << wave for wave in waves))
-        at = self.objects[address] = at[self.seen[at] != self.all]
-        self._open = sorted({*self._open, *at.tolist()})
+    def come_after(self, records: Array, wave: int) -> None:
+        """A wave comes after these records from here on."""
+        self.seen[records] |= self._bits[wave]
+        left = records[self.seen[records] != self.all]
+        self._open = sorted({*self._open, *left.tolist()})

@@ -16,6 +16,7 @@ from amdwarp.emulator.scheduler import EndlessError, ExecutionError
 from amdwarp.errors import UsageError
 from amdwarp.runtime import is_tensor, memory_span
 from amdwarp.sanitizer.observer import Sanitizer
+from amdwarp.sanitizer.polls import may_poll
 from amdwarp.sanitizer.redundant import redundancies
 from amdwarp.sanitizer.report import Collector, Finding, Report, Site
 from amdwarp.sanitizer.spin import SpinError
@@ -131,10 +132,12 @@ class _Job:
         """Run once; False if the launch did not come to its end."""
         several = len(choose_workgroups(self.grid, self.workgroups)) > 1
         sanitizer = Sanitizer(self.program, collector, self.uninitialised, several, self.redundant and seed == 0)
+        # What a wave that polls comes after is followed change by change, so the waves run one by one.
+        lockstep = 1 if may_poll(self.program) else None
         try:
             result = launch(
                 self.program, args, self.grid, workgroups=self.workgroups, seed=seed, progress=self.progress,
-                observer=sanitizer, lds_bytes=self.lds_bytes, max_instructions=self.max_instructions,
+                observer=sanitizer, lds_bytes=self.lds_bytes, max_instructions=self.max_instructions, lockstep=lockstep,
             )  # fmt: skip
         except ExecutionError as error:
             _fault(sanitizer, collector, error)

@@ -209,3 +209,34 @@ def test_pending_operations_survive_split_and_join(run_text: Any) -> None:
         run_text([*HEAD, *body, *STORE], [out, data], waves=4, lds=1024, seed=seed)
         lane = np.arange(256)
         np.testing.assert_array_equal(out, data + lane + np.where(lane >= 128, 6, 5) + 1005)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("lockstep", [1, 8])
+def test_an_arrival_that_its_wave_does_not_wait_for(run_text: Any, seed: int | None, lockstep: int) -> None:
+    """Waves 0-3 change a counter in LDS and stand at a barrier, which the others reach when the count is there."""
+    body = [
+        "v_mov_b32_e32 v2, 0",
+        "v_mov_b32_e32 v3, 1",
+        "ds_write_b32 v2, v2",
+        "s_waitcnt lgkmcnt(0)",
+        "s_barrier",
+        "s_cmp_gt_u32 s10, 3",
+        "s_cbranch_scc1 .LBB0_1",
+        "ds_add_u32 v2, v3",
+        "s_barrier",
+        "s_branch .LBB0_2",
+        ".LBB0_1:",
+        "s_sleep 1",
+        "ds_read_b32 v20, v2",
+        "s_waitcnt lgkmcnt(0)",
+        "v_cmp_ne_u32_e32 vcc, 0x100, v20",
+        "s_cbranch_vccnz .LBB0_1",
+        "s_barrier",
+        ".LBB0_2:",
+        "ds_read_b32 v20, v2",
+        "s_waitcnt lgkmcnt(0)",
+    ]
+    out, result = lanes_of(run_text, body, 8, seed=seed, lockstep=lockstep, max_instructions=100_000)
+    assert (out == 256).all()
+    assert result.instructions < 100_000
