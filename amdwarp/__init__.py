@@ -26,7 +26,13 @@ from .schedule import (
 )
 from .stage import warp_pipeline_stage
 from .target import TARGETS, Target, get_target
-from .task_barriers import alloc_barriers, barrier_arrive, barrier_wait
+from .task_barriers import (
+    alloc_barriers,
+    barrier_arrive,
+    barrier_wait,
+    named_barrier_arrive,
+    named_barrier_wait,
+)
 from .tasks import async_task, async_task_replica_id, async_tasks
 from .wall import scheduling_wall
 
@@ -59,6 +65,8 @@ __all__ = [
     "emulate",
     "get_target",
     "jit",
+    "named_barrier_arrive",
+    "named_barrier_wait",
     "scheduling_wall",
     "warp_pipeline_stage",
     "ws_op",

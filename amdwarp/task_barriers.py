@@ -15,9 +15,6 @@ from .stage import _is_int, _kernel_line, _plain
 RELEASE = "amdwarp.release"
 RELEASES = ("all", "lds")
 NAMED_BARRIERS = range(8)
-NAMED_MARK = 1 << 30
-"""Set in the operand of the ``s_sleep`` that carries a named barrier through stock lowering: then 16 bits of waves, the
-barrier from bit 16 and whether to wait in bit 24."""
 
 
 def alloc_barriers(count: Any, arrivals: Any, _semantic: Any = None, _generator: Any = None) -> Any:
@@ -93,6 +90,44 @@ def barrier_wait(barrier: Any, phase: Any, _semantic: Any = None) -> None:
     _semantic.builder.create_lds_barrier_wait(handle, value.handle)
 
 
+def named_barrier_wait(index: Any, num_warps: Any, _semantic: Any = None) -> None:
+    """Every wave of the task meets others at a named barrier, and goes on when `num_warps` waves have come.
+
+    LDS accesses of all that came are complete then. A named barrier needs no allocation and no phase.
+
+    Args:
+        index: which barrier, a compile-time integer from 0 to 7.
+        num_warps: waves that meet, those that only arrive included: a compile-time integer.
+
+    Raises:
+        UsageError: other arguments.
+    """
+    _named("named_barrier_wait", index, num_warps, 1, _semantic)
+
+
+def named_barrier_arrive(index: Any, num_warps: Any, _semantic: Any = None) -> None:
+    """Every wave of the task counts as having come to a named barrier, and goes on; arguments as `named_barrier_wait`.
+
+    Raises:
+        UsageError: other arguments.
+    """
+    _named("named_barrier_arrive", index, num_warps, 0, _semantic)
+
+
+def _named(construct: str, index: Any, num_warps: Any, waits: int, semantic: Any) -> None:
+    from .lowering.passes.lower_tasks import NAMED_BARRIER
+
+    index, num_warps = _plain(index), _plain(num_warps)
+    if not _is_int(index) or index not in NAMED_BARRIERS:
+        raise _error(construct, f"index must be an integer from 0 to 7, not {index!r}")
+    most = 1024 // semantic.builder.options.warp_size
+    if not _is_int(num_warps) or not 2 <= num_warps <= most:
+        raise _error(construct, f"num_warps must be an integer from 2 to {most}, not {num_warps!r}")
+    builder = semantic.builder
+    text = f"{NAMED_BARRIER}{index} {num_warps} {waits}"
+    builder.create_inline_asm(text, "=s", [], [builder.get_int32_ty()], False, 1)
+
+
 def _handle(construct: str, barrier: Any) -> Any:
     shape = getattr(getattr(barrier, "type", None), "shape", None)
     if not hasattr(barrier, "index") or shape is None or list(shape) != [1]:
@@ -104,5 +139,5 @@ def _error(construct: str, problem: str, remedy: str = "") -> UsageError:
     return UsageError(problem, remedy=remedy, construct=construct, where=_kernel_line())
 
 
-for _construct in (alloc_barriers, barrier_arrive, barrier_wait):
+for _construct in (alloc_barriers, barrier_arrive, barrier_wait, named_barrier_arrive, named_barrier_wait):
     setattr(_construct, "__triton_builtin__", True)  # noqa: B010

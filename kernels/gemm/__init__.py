@@ -18,6 +18,7 @@ from amdwarp.target import TARGETS, Target, get_target
 
 from .configs import SCHEDULES, Access, GemmSchedule, choose
 from .plan import ELEMENT_BYTES, GemmPlan, Matrix, plan, product_extents
+from .tasks import TASKS, TasksSchedule
 
 DTYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16"}
 
@@ -56,7 +57,7 @@ def matmul(a: Any, b: Any, *, out: Any = None, schedule: str | GemmSchedule | No
 
 def schedule_name(schedule: GemmSchedule) -> str:
     """The name of a schedule in ``SCHEDULES``, or its repr for any other."""
-    return next((name for name, known in SCHEDULES.items() if known == schedule), repr(schedule))
+    return next((name for name, known in (SCHEDULES | TASKS).items() if known == schedule), repr(schedule))
 
 
 def _error(problem: str, remedy: str) -> UsageError:
@@ -146,10 +147,12 @@ def _device(a: Any) -> tuple[Target, int]:
 
 __all__ = [
     "SCHEDULES",
+    "TASKS",
     "Access",
     "GemmPlan",
     "GemmSchedule",
     "Matrix",
+    "TasksSchedule",
     "choose",
     "matmul",
     "plan",

@@ -10,6 +10,7 @@ from amdwarp.errors import UnsupportedTritonError, UsageError
 from amdwarp.target import Target, get_target
 
 from .configs import SCHEDULES, Access, GemmSchedule, choose, named
+from .tasks import TASKS, TasksSchedule
 
 DTYPES = ("fp16", "bf16")
 ELEMENT_BYTES = 2
@@ -99,6 +100,9 @@ class GemmPlan:
             raise UnsupportedTritonError(
                 f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
             )
+        if isinstance(self.schedule, TasksSchedule):
+            module = "tasks_gfx1250" if self.schedule.arch == "gfx1250" else "tasks_cdna"
+            return getattr(import_module(f".{module}", __package__), self.kernel)
         form = "intra_wave" if self.schedule.woven else "inter_wave"
         return getattr(import_module(f".{form}_{self.schedule.arch}", __package__), self.kernel)
 
@@ -158,6 +162,8 @@ def plan(
     if tiles > EXTENT_LIMIT:
         raise _error(f"{tiles} output tiles are more than a grid holds", "split the product")
     kernel = "matmul_woven" if chosen.woven else "matmul_quarters" if chosen.quarters else "matmul_whole"
+    if isinstance(chosen, TasksSchedule):
+        kernel = "matmul_tasks"
     return GemmPlan(kernel, chosen, access, dtype, arguments, hints, (tiles,))
 
 
@@ -252,7 +258,7 @@ def _run_and_pitch(matrix: Matrix) -> tuple[int, int]:
 def _names(arch: str) -> str:
     """The schedules to choose from on a GPU, for an error."""
     family = "inter_wave or " if arch == "gfx950" else ""
-    found = [name for name, one in SCHEDULES.items() if one.arch == arch]
+    found = [name for name, one in (SCHEDULES | TASKS).items() if one.arch == arch]
     return f"{family}one of {', '.join(found or SCHEDULES)}"
 
 
@@ -270,7 +276,7 @@ def _schedule(
         if arch == "gfx950" and schedule.constraints(target, access):
             schedule = SCHEDULES["inter_wave_128"]
     elif isinstance(schedule, str):
-        found = named(schedule, arch)
+        found = named(schedule, arch) or TASKS.get(f"{schedule}_{arch}", TASKS.get(schedule))
         if found is None:
             raise _error(f"there is no schedule {schedule!r} for {arch}", f"take {_names(arch)}")
         schedule = found

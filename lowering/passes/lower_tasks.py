@@ -18,6 +18,9 @@ After::
     call @amdwarp_barrier_arrive(%b, N)
     ^poll: call @amdwarp_barrier_wait(%b, %code); llvm.br ^next
 
+Everywhere, a named barrier of one wave becomes ``rocdl.wave.barrier``, as does one between two stores that set barriers
+up, and an ``llvm.inline_asm "amdwarp.named_barrier …"`` becomes a named barrier.
+
 On gfx1250 wave id and named barriers stay. An arrival gets a release fence before it, since stock lowering lets LDS
 reads sink below it, and a poll becomes an atomic load with an acquire fence behind it.
 
@@ -32,11 +35,14 @@ from typing import Any
 from amdwarp.errors import LoweringError
 
 from .. import bridge
-from ..ir import Block, Module, Op, Value
+from ..ir import Block, Module, Op, Region, Value
 from ..rewriter import Builder
 from ..task_functions import ARRIVE, OBJECT_WAIT, RENDEZVOUS, WAIT, WAVE_ID, functions
 
 _POLL = ["rocdl.s.sleep", "llvm.load", "llvm.lshr", "llvm.trunc", "llvm.and", "llvm.icmp", "llvm.cond_br"]
+_ADDRESSES = ("llvm.mul", "llvm.add", "llvm.getelementptr")
+NAMED_BARRIER = "amdwarp.named_barrier "
+"""Assembly text that carries a named barrier through stock lowering, then its number, its waves, and 1 for a wait."""
 _LACKING = ("rocdl.wave.id", "rocdl.ds.atomic.barrier.arrive.rtn.b64")
 
 
@@ -63,12 +69,17 @@ class LowerTasks:
                 self._wait(block)
         for op in module.ops("rocdl.ds.atomic.barrier.arrive.rtn.b64"):
             self._arrive(op)
+        for op in module.ops("llvm.inline_asm"):
+            if op.properties["asm_string"].startswith(f'"{NAMED_BARRIER}'):
+                _expand_named(module, op)
+        for op in module.ops("rocdl.s.barrier.signal.var"):
+            _simplify(op)
         if self.arch != "gfx1250":
             for op in module.ops("rocdl.wave.id"):
                 wave = Builder.before(op).insert(_call(WAVE_ID, [], ["i32"]))
                 op.result.replace_all_uses_with(wave.result)
                 op.erase()
-            self._named_barriers(module, kernel)
+            self._counters(module, kernel)
             self._check(module)
         _add_functions(module, self.arch, self.context)
 
@@ -99,27 +110,26 @@ class LowerTasks:
         build.insert(_call(ARRIVE, [op.operands[0], count]))
         op.erase()
 
-    def _named_barriers(self, module: Module, kernel: Op) -> None:
-        """Rendezvous of some waves on dwords of LDS in place of hardware barriers."""
-        names = [op.properties["sym_name"].strip('"') for op in module.ops("llvm.mlir.global") if _is_barrier(op)]
-        places = {name: -(-self.lds // 16) * 16 + 4 * at for at, name in enumerate(names)}
+    def _counters(self, module: Module, kernel: Op) -> None:
+        """Dwords of LDS in place of named barriers, one for each number of waves that meet at one."""
+        places: dict[tuple[str, int], int] = {}
         for op in module.ops("rocdl.s.barrier.signal.var"):
             before, after = _neighbours(op)
-            if before.name != "rocdl.s.barrier.join" or after.name != "rocdl.s.barrier.wait":
-                raise _unexpected(op, "a named barrier")
-            build, members = Builder.before(before), int(op.properties["memberCnt"].split(":")[0])
-            if members == 1:
-                build.create("rocdl.wave.barrier")
-            else:
-                place = _place(build, places[_name_of(op.operands[0])])
-                build.insert(_call(RENDEZVOUS, [place, build.value(_constant(members))]))
-            for one in (before, op, after):
+            members = _members(op)
+            key = (_name_of(op.operands[0]), members)
+            offset = places.setdefault(key, -(-self.lds // 16) * 16 + 4 * len(places))
+            build = Builder.before(before)
+            waits = after.name == "rocdl.s.barrier.wait"
+            callee = RENDEZVOUS if waits else ARRIVE
+            build.insert(_call(callee, [_place(build, offset), build.value(_constant(members))]))
+            for one in (before, op, after) if waits else (before, op):
                 one.erase()
-        for op in module.ops("llvm.mlir.addressof"):
-            if op.properties["global_name"].removeprefix("@") in places:
-                op.erase()
         for op in module.ops("llvm.mlir.global"):
             if _is_barrier(op):
+                name = op.properties["sym_name"].strip('"')
+                for use in module.ops("llvm.mlir.addressof"):
+                    if use.properties["global_name"].removeprefix("@") == name:
+                        use.erase()
                 op.erase()
         if places:
             self.added = max(places.values()) + 4 - self.lds
@@ -129,6 +139,79 @@ class LowerTasks:
         for op in module.walk():
             if op.name in _LACKING or op.name.startswith("rocdl.s.barrier."):
                 raise _unexpected(op, f"{op.name}, which {self.arch} lacks")
+
+
+def _members(op: Op) -> int:
+    return int(op.properties["memberCnt"].split(":")[0])
+
+
+def _simplify(op: Op) -> None:
+    """A named barrier that orders nothing: of one wave, or between two stores that set barriers up."""
+    before, after = _neighbours(op)
+    if before.name != "rocdl.s.barrier.join":
+        raise _unexpected(op, "a named barrier")
+    if after.name == "rocdl.s.barrier.wait" and (_members(op) == 1 or _between_inits(op)):
+        Builder.before(before).create("rocdl.wave.barrier")
+        for one in (before, op, after):
+            one.erase()
+
+
+def _between_inits(op: Op) -> bool:
+    """Whether thread 0 stores a constant to a barrier right before and right behind, and nothing else happens.
+
+    Stock barrier insertion takes these stores, to parts of one allocation, for a hazard.
+    """
+    block = op.block
+    names = [one.name for one in block.ops if one.name not in _ADDRESSES]
+    wanted = ["llvm.fence", "rocdl.s.barrier.join", op.name, "rocdl.s.barrier.wait", "llvm.fence", "llvm.cond_br"]
+    if names != wanted or not _is_init(block.ops[-1].successors[0]):
+        return False
+    return any(_is_init(one) for one in block.predecessors())
+
+
+def _is_init(block: Block) -> bool:
+    if [op.name for op in block.ops] != ["llvm.store", "llvm.br"]:
+        return False
+    value = block.ops[0].operands[0]
+    return value.type == "i64" and value.op is not None and value.op.name == "llvm.mlir.constant"
+
+
+def _expand_named(module: Module, op: Op) -> None:
+    """A named barrier of the kernel's author: join it, signal, and wait unless it is an arrival only."""
+    index, members, waits = map(int, op.properties["asm_string"].strip('"').removeprefix(NAMED_BARRIER).split())
+    name = f"amdwarp_named{index}"
+    if not any(one.properties["sym_name"] == f'"{name}"' for one in module.ops("llvm.mlir.global")):
+        module.body.insert(0, _barrier_global(name, op.loc))
+    build = Builder.before(op)
+    build.insert(_fence("release"))
+    properties = {"global_name": f"@{name}"}
+    place = build.value(Op("llvm.mlir.addressof", result_types=["!llvm.ptr<3>"], properties=properties))
+    build.create("rocdl.s.barrier.join", [place])
+    build.create("rocdl.s.barrier.signal.var", [place], properties={"memberCnt": f"{members} : i32"})
+    if waits:
+        build.create("rocdl.s.barrier.wait", properties={"id": "1 : i16"})
+        build.insert(_fence("acquire"))
+    zero = build.value(_constant(0))
+    for value in op.results:
+        value.replace_all_uses_with(zero)
+    op.erase()
+
+
+def _barrier_global(name: str, loc: str | None) -> Op:
+    kind = '!llvm.target<"amdgcn.named.barrier", 0>'
+    poison = Op("llvm.mlir.poison", result_types=[kind], loc=loc)
+    block = Block()
+    block.append(poison)
+    block.append(Op("llvm.return", [poison.result], loc=loc))
+    properties = {
+        "addr_space": "3 : i32",
+        "global_type": kind,
+        "linkage": "#llvm.linkage<internal>",
+        "sym_name": f'"{name}"',
+        "unnamed_addr": "0 : i64",
+        "visibility_": "0 : i64",
+    }
+    return Op("llvm.mlir.global", properties=properties, regions=[Region([block])], loc=loc)
 
 
 def _unexpected(op: Op, what: str) -> LoweringError:
