@@ -20,15 +20,16 @@ is none: what it reads decides where it reads next.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amdwarp.asm import Program, Symbol
 from amdwarp.sanitizer.effects import DS, EXEC_BITS, SCC_BIT, SM, VCC_BITS, Effects
 from amdwarp.sanitizer.flow import successors
 
-#: Instructions of a loop that is looked at.
-_LONGEST = 96
+#: Instructions behind a read among which a loop is looked for.
+_LONGEST = 256
 #: Instructions between a read before the loop and the loop.
 _AHEAD = 32
 _READS = ("ds_read_b32", "ds_read_b64", "ds_load_b32", "ds_load_b64")
@@ -42,7 +43,7 @@ class Poll:
     Attributes:
         read: index of the read.
         inside: indices of the instructions of the loop (and of the way into it); behind them the wait is over.
-        branches: the conditional jumps that the value read decides.
+        branches: the jumps that may leave `inside`.
         writes: registers that `inside` writes.
     """
 
@@ -54,14 +55,17 @@ class Poll:
 
 def polls(program: Program, effects: Sequence[Effects]) -> dict[int, Poll]:
     """The polls of a program by the index of the read."""
-    loops = sorted(_loops(program, effects), key=len)
     found: dict[int, Poll] = {}
+    if not may_poll(program):
+        return found
     for inst in program.instructions:
         if _may_poll(inst.base, effects[inst.index]):
-            loop = next((loop for loop in loops if inst.index in loop), None)
-            poll = None if loop is None else _in_loop(program, effects, inst.index, loop)
-            if poll is not None:
-                found[inst.index] = poll
+            # A loop that polls several words only if there is none that polls this one alone.
+            for alone in (True, False):
+                poll = _in_loop(program, effects, inst.index, _loop(program, effects, inst.index, alone))
+                if poll is not None:
+                    found[inst.index] = poll
+                    break
     waits = [poll.inside for poll in found.values()]
     for inst in program.instructions if waits else ():
         if inst.index not in found and _may_poll(inst.base, effects[inst.index]):
@@ -94,16 +98,26 @@ def _may_poll(base: str, effect: Effects) -> bool:
     return base in _READS or "_rtn_" in base
 
 
-def _loops(program: Program, effects: Sequence[Effects]) -> Iterator[range]:
-    """The text from the target of each short jump back to the jump, where a wave could wait."""
-    for inst in program.instructions:
-        if not inst.base.startswith(("s_branch", "s_cbranch")):
-            continue
-        target = inst.operands[0]
-        assert isinstance(target, Symbol)
-        loop = range(program.labels[target.name], inst.index + 1)
-        if 0 < len(loop) <= _LONGEST and all(_waits(program, effects, at) for at in loop):
-            yield loop
+def _loop(program: Program, effects: Sequence[Effects], read: int, alone: bool) -> list[int]:
+    """Where a wave that reads may come by before it reads again, if it does nothing but wait; in text order.
+
+    Args:
+        alone: it reads nothing else from LDS meanwhile.
+    """
+    forward, near, before = {read}, deque((read,)), dict[int, set[int]]()
+    while near and len(forward) <= _LONGEST:
+        for after in successors(program, at := near.popleft()):
+            if after == read or (_waits(program, effects, after) and not (alone and effects[after].queue == DS)):
+                before.setdefault(after, set()).add(at)
+                if after not in forward:
+                    forward.add(after)
+                    near.append(after)
+    inside, work = set(before.get(read, ())), list(before.get(read, ()))
+    while work:
+        for at in before.get(work.pop(), set()) - inside:
+            inside.add(at)
+            work.append(at)
+    return sorted(inside | {read}) if inside else []
 
 
 def _waits(program: Program, effects: Sequence[Effects], at: int) -> bool:
@@ -111,7 +125,9 @@ def _waits(program: Program, effects: Sequence[Effects], at: int) -> bool:
     effect, base = effects[at], program.instructions[at].base
     if base.startswith(_NOT_IN_A_WAIT):
         return False
-    return effect.queue in ("", SM) or (effect.queue == DS and bool(effect.delivers))
+    if effect.queue == DS:
+        return bool(effect.delivers) and "barrier_arrive" not in base
+    return effect.queue in ("", SM)
 
 
 def _decided(program: Program, at: int, tainted: int) -> bool:
@@ -127,16 +143,20 @@ def _step(effect: Effects, tainted: int) -> int:
     return tainted | effect.writes if effect.reads & tainted else tainted & ~effect.writes
 
 
-def _in_loop(program: Program, effects: Sequence[Effects], read: int, loop: range) -> Poll | None:
-    """The poll that `read` is within its smallest loop, or None."""
-    tainted, branches = effects[read].delivers, set()
+def _in_loop(program: Program, effects: Sequence[Effects], read: int, loop: Sequence[int]) -> Poll | None:
+    """The poll that `read` is within a loop, or None."""
+    if not loop:
+        return None
+    tainted, decides = effects[read].delivers, False
     address = effects[read].operands[1]
-    for at in (*range(read + 1, loop.stop), *range(loop.start, read)):
-        if _decided(program, at, tainted) and not set(successors(program, at)) <= set(loop):
-            branches.add(at)
-        # A mask of lanes that goes on changing from round to round stays tainted.
+    first = loop.index(read) + 1
+    for at in (*loop[first:], *loop[: first - 1]):
+        decides |= _decided(program, at, tainted)
         tainted = _step(effects[at], tainted)
-    if not branches or tainted & address:
+    # A jump within the loop may decide too: compilers set a flag on either way and look at it where they meet.
+    jumps = (at for at in loop if program.instructions[at].base.startswith(("s_branch", "s_cbranch")))
+    branches = {at for at in jumps if not set(successors(program, at)) <= set(loop)}
+    if not decides or not branches or tainted & address:
         return None
     writes = 0
     for at in loop:

@@ -2,7 +2,8 @@
 
     python tests/amdwarp/sanitizer/mutations.py [kernel ...]
 
-Each mutant drops or weakens one counter of one wait, drops one barrier, or moves one LDS offset by a slot of the ring.
+Each mutant drops or weakens one counter of one wait, drops one barrier, drops one arrival on a barrier in LDS, lets one
+polling loop wait for the other phase, or moves one LDS offset by a slot of the ring.
 A mutant *can change an outcome* if the emulator, over several interleavings of single waves, computes something else
 than the kernel it was made from, or fails. The rate is that of the mutants among those that
 `amdwarp.sanitizer.check` reports.
@@ -20,9 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from amdwarp.asm import parse
 from amdwarp.emulator import launch
 from amdwarp.errors import AmdwarpError
 from amdwarp.sanitizer import Report, check
+from amdwarp.sanitizer.effects import program_effects
+from amdwarp.sanitizer.polls import polls
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
@@ -92,6 +96,27 @@ def barrier_mutants(text: str) -> Iterator[Mutant]:
                 yield Mutant("drop both halves of a barrier", at + 1, _replace(without, at, ""))
 
 
+_ARRIVAL = re.compile(r"\s*ds_(inc|add|sub|dec)_u\d+ |\s*ds_atomic_barrier_arrive")
+_OTHER = {"scc0": "scc1", "scc1": "scc0", "vccz": "vccnz", "vccnz": "vccz", "execz": "execnz", "execnz": "execz"}
+_TURN = re.compile(r"\s*s_cbranch_(\w+)")
+
+
+def signal_mutants(text: str) -> Iterator[Mutant]:
+    """Each arrival on a barrier in LDS dropped; the jump behind each poll turned round."""
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        if _ARRIVAL.match(line):
+            yield Mutant(f"drop {line.split(';')[0].strip()}", at + 1, _replace(lines, at, ""))
+    program = parse(text)
+    for poll in polls(program, program_effects(program)).values():
+        first = program.instructions[poll.read].line
+        jump = next((at for at in range(first, len(lines)) if _TURN.match(lines[at])), None)
+        if jump is not None:
+            condition = _TURN.match(lines[jump])[1]  # type: ignore[index]
+            turned = lines[jump].replace(condition, _OTHER[condition], 1)
+            yield Mutant(f"{lines[jump].strip()} -> {_OTHER[condition]}", jump + 1, _replace(lines, jump, turned))
+
+
 def offset_mutants(text: str, slot: int) -> Iterator[Mutant]:
     """Each LDS offset and each constant that an LDS address is made of, moved by `slot` bytes up and down."""
     lines = text.split("\n")
@@ -147,6 +172,7 @@ def mutants(text: str, slots: Sequence[int]) -> Iterator[Mutant]:
     """All of them; `slots` are the sizes in bytes of a slot of each ring."""
     yield from wait_mutants(text)
     yield from barrier_mutants(text)
+    yield from signal_mutants(text)
     for slot in slots:
         yield from offset_mutants(text, slot)
 
@@ -182,7 +208,9 @@ class Verdict:
 def judge(run: Any, slots: Sequence[int], seeds: int = SEEDS, only: slice = slice(None)) -> list[Verdict]:
     """Try every mutant of a kernel (or those of `only`)."""
     expected = outcome(run.text, run, 0, 50_000_000)
-    limit = 20 * max(1, len(run.text.split("\n"))) + 20_000
+    waves = parse(run.text).waves
+    good = launch(run.text, _copy(run.args), run.grid, lds_bytes=run.lds_bytes)
+    limit = 4 * good.instructions // (waves * good.workgroups) + 5000
     verdicts = []
     for mutant in list(mutants(run.text, slots))[only]:
         changes = any(outcome(mutant.text, run, seed, limit) != expected for seed in range(seeds))

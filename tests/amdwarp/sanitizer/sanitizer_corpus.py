@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import sanitizer_gfx1250 as gfx1250
 import sanitizer_kernels as kernels
+import sanitizer_tasks as tasks
 import triton
 from amdwarp.kernels.gemm import SCHEDULES, Access, matmul
 from triton.backends.compiler import GPUTarget
@@ -121,6 +122,26 @@ class ZooCase:
             matmul(a, b, out=out, schedule=self.schedule)
         compiled, values = compile_for(emulation.records[0][0], self.arch)
         args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
+        return Run(compiled.asm["amdgcn"], compiled.metadata.shared, args, (1,))
+
+
+@dataclass(frozen=True)
+class TaskCase:
+    """The kernel of ``sanitizer_tasks.py``: waves of the task that loads, slots of the ring."""
+
+    name: str
+    arch: str
+    waves: int
+    ring: int
+
+    def build(self) -> Run:
+        """Compile it and make its arguments."""
+        size, steps = 512, 7
+        constants = {"LANES": LANES[self.arch], "SIZE": size, "WAVES": self.waves, "RING": self.ring}
+        signature = {"x": "*fp32", "y": "*fp32", "steps": "i32"}
+        compiled = amdwarp.compile(tasks.ring_of_slots, signature, constants, self.arch, num_warps=4)
+        x = np.random.default_rng(0).standard_normal(steps * size).astype(F32)
+        args = [x, np.zeros((steps + 1) * size, F32), steps]
         return Run(compiled.asm["amdgcn"], compiled.metadata.shared, args, (1,))
 
 
@@ -325,6 +346,11 @@ def _all() -> dict[str, Any]:
         for order in ("nk", "kn")
         if not schedule.constraints(schedule.arch, Access(b_k_contiguous=order == "nk"))
     ]
+    cases += [
+        TaskCase(f"tasks-{waves}-{ring}", arch, waves, ring)
+        for arch in ("gfx950", "gfx942", "gfx1250")
+        for waves, ring in ((1, 1), (2, 3), (4, 2))
+    ]
     return {f"{case.arch}/{case.name}": case for case in cases}
 
 
@@ -339,6 +365,8 @@ MUTATED: dict[str, tuple[int, ...]] = {
     "gfx950/gluon_async-4": (16384,),
     "gfx942/dot-long-bf16": (4096, 8192),
     "gfx942/gluon_staged-4": (),
+    "gfx942/tasks-2-3": (2048,),
     "gfx1250/async_ring": (5120,),
     "gfx1250/tensor_ring": (5120,),
+    "gfx1250/tasks-1-1": (),
 }

@@ -134,3 +134,61 @@ def test_the_wait_that_is_too_short_names_both_sides() -> None:
     finding = next(finding for finding in report.findings if finding.kind == "lds-unpublished-read")
     assert finding.first is not None and finding.first.inst.base == "buffer_load_dword"
     assert finding.second is not None and finding.second.inst.base == "ds_read_b32"
+
+
+#: What a compiler makes of ``while not ready: sleep``: the jump that looks at what was read stays within the loop.
+STRUCTURED = """
+    s_branch look
+    meet:
+    s_and_b64 s[22:23], s[22:23], exec
+    s_cselect_b32 s22, 1, 0
+    s_cmp_lg_u32 s22, 1
+    s_cbranch_scc0 consume
+    look:
+    ds_read_b32 v10, v5
+    s_waitcnt lgkmcnt(0)
+    v_readfirstlane_b32 s22, v10
+    s_cmp_ge_u32 s22, s21
+    s_mov_b64 s[22:23], -1
+    s_cbranch_scc1 meet
+    s_sleep 1
+    s_mov_b64 s[22:23], 0
+    s_branch meet
+    consume:
+"""
+
+
+def _structured(arrivals: int) -> str:
+    head, rest = HANDOVER.split("    consumer:\n")
+    tail = rest[rest.index("consume:") + len("consume:") :]
+    return head + f"    consumer:\n    s_add_u32 s21, s21, {arrivals}" + STRUCTURED + tail
+
+
+def test_a_loop_with_a_flag() -> None:
+    assert kinds(_structured(2), waves=4) == []
+    assert set(kinds(_structured(1), waves=4)) & RACES
+
+
+def test_a_search_in_lds_is_no_wait() -> None:
+    """Each wave follows a chain of addresses that the other has written, without a barrier between."""
+    body = """
+    v_mov_b32_e32 v4, 0
+    ds_write_b32 v1, v4
+    s_waitcnt lgkmcnt(0)
+    s_barrier
+    ds_write_b32 v1, v1
+    s_waitcnt lgkmcnt(0)
+    v_mov_b32_e32 v4, v2
+    s_mov_b32 s20, 0
+    again:
+    ds_read_b32 v4, v4
+    s_waitcnt lgkmcnt(0)
+    v_readfirstlane_b32 s21, v4
+    s_add_u32 s20, s20, 1
+    s_cmp_lt_u32 s20, s21
+    s_cbranch_scc1 again
+    """
+    assert "lds-unpublished-read" in kinds(PROLOGUE + body)
+    assert "lds-unpublished-read" not in kinds(
+        PROLOGUE + body.replace("v_mov_b32_e32 v4, v2", "s_barrier\nv_mov_b32_e32 v4, v2")
+    )
