@@ -15,6 +15,7 @@ from rich.table import Table
 from . import __version__
 from .bench.commands import app as bench
 from .check import check
+from .choice import parse_shape
 from .cycles.commands import cycles, timeline
 from .errors import AmdwarpError, UsageError
 from .explain import explain
@@ -66,7 +67,7 @@ def verify(
     if kernel != "gemm":
         raise UsageError(f"unknown kernel {kernel!r}", remedy="use gemm")
     dtypes = dtype or list(DTYPES)
-    shapes = [_shape(text) for text in shape] if shape else list(LLAMA3_8B)
+    shapes = [parse_shape(text) for text in shape] if shape else list(LLAMA3_8B)
     if (a is None) != (b is None):
         raise UsageError("--a and --b go together", remedy="give both")
     if a is not None and (shape or b_order):
@@ -135,14 +136,6 @@ def _print(cases: list[Case]) -> None:
 
 def _size(case: Case) -> str:
     return ",".join(map(str, case.shape))
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    try:
-        m, n, k = (int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        raise UsageError(f"shape {text!r} is not M,N,K", remedy="write it like --shape 4096,6144,4096") from None
-    return m, n, k
 
 
 def _workgroups(text: str) -> int | None:

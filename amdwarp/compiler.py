@@ -62,6 +62,7 @@ def compile(
         UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
     """
     from .lowering.bridge import require_triton
+    from .weave import warn_of
 
     record = get_target(target)
     require_triton()
@@ -81,7 +82,9 @@ def compile(
     source = _source_class(kernel.is_gluon())(kernel, types, constants, _attributes(names, types, attrs))
     checked = _options(options, record)
     with stages_installed(kernel.__name__):
-        return triton.compile(source, target=record.gpu_target, options=checked)
+        compiled = triton.compile(source, target=record.gpu_target, options=checked)
+    warn_of(compiled)
+    return compiled
 
 
 def _error(problem: str, remedy: str) -> UsageError:
@@ -304,7 +307,7 @@ def _schedule(
     from .lowering.analysis.windows import marks
     from .lowering.passes import STAGES, DropWindows, tasks, windows
     from .lowering.pipeline import run_passes
-    from .weave import Placement, Weaver, policy
+    from .weave import COMPLAINTS, Placement, Weaver, policy
 
     keep, context = _dump_folder(kernel, metadata), mod.context
     module = bridge.read(mod)
@@ -325,6 +328,7 @@ def _schedule(
         return [*windows(corrections, how.interleave, how.vector), *STAGES, *after]
 
     lowered = Weaver(context, passes, lower, keep).run(module)
+    metadata[COMPLAINTS] = lowered.complaints
     kept.update({STAGE: bridge.write(lowered.module, context, keep_in=keep)})
     kept.update({"llir": lowered.llir, "amdgcn": lowered.amdgcn})
     return kept[STAGE]

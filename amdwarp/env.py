@@ -17,6 +17,9 @@ class Variable:
     def get(self) -> str:
         return os.environ.get(self.name, self.default)
 
+    def is_set(self) -> bool:
+        return self.name in os.environ
+
 
 DUMP_DIR = Variable("AMDWARP_DUMP_DIR", "", "folder that receives the IR after each of our passes")
 WINDOWS = Variable(

@@ -10,6 +10,7 @@ Everything is read from texts: the AMDGCN text, our scheduled TTGIR (``asm["amdw
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -21,6 +22,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from . import env
+from .choice import Arch, BOrder, Dtype, Schedule, Shape, ZooChoice, only_one
 from .errors import UsageError
 from .loops import LoopReport, by_letter, loops
 from .resources import resources
@@ -28,6 +31,8 @@ from .target import Target, get_target
 from .weave import shortened, windows_are
 
 _GRANULE = 8  # vector registers are given out in eights
+# what takes LDS; a permutation of lanes only goes through its crossbar
+_LDS = re.compile(r"^\s*(?:ds_(?!b?permute|swizzle)\w+|\w+_lds\w*|\w+_load\w*\s.*\blds\b)", re.M)
 _PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
 
 
@@ -97,9 +102,9 @@ class Explanation:
         name: of the kernel.
         target: arch.
         vgprs, agprs, sgprs, spills: registers a lane, and those put in memory.
-        lds_bytes: of a workgroup.
+        lds_bytes: of a workgroup; None where the text uses LDS and does not say how much.
         waves: of a workgroup.
-        occupancy: waves a SIMD holds at once, by registers and LDS.
+        occupancy: waves a SIMD holds at once, by registers and, where it is known, LDS.
     """
 
     name: str
@@ -108,7 +113,7 @@ class Explanation:
     agprs: int
     sgprs: int
     spills: int
-    lds_bytes: int
+    lds_bytes: int | None
     waves: int
     occupancy: int
     windows: list[WindowReport]
@@ -142,7 +147,7 @@ def explain_texts(
         amdgcn: the AMDGCN text.
         scheduled: TTGIR after our passes, for prices and names of windows.
         before: TTGIR before them, for inter-wave stages.
-        lds_bytes: LDS of a workgroup, where the text does not say.
+        lds_bytes: LDS of a workgroup, where the text does not say; Triton leaves it to the launch.
 
     Raises:
         UsageError: the text is not for a target that is known.
@@ -150,7 +155,7 @@ def explain_texts(
     """
     target = _target(amdgcn)
     used = resources(amdgcn)
-    lds = used.lds_bytes if lds_bytes is None else lds_bytes
+    lds = _stated_lds(amdgcn, used.lds_bytes) if lds_bytes is None else lds_bytes
     waves = -(-_metadata(amdgcn, "max_flat_workgroup_size", 1024) // target.wave_size)
     return Explanation(
         name=_name(amdgcn),
@@ -161,7 +166,7 @@ def explain_texts(
         spills=used.spills,
         lds_bytes=lds,
         waves=waves,
-        occupancy=occupancy(target, used.vgprs, lds, waves),
+        occupancy=occupancy(target, used.vgprs, lds or 0, waves),
         windows=_windows(amdgcn, scheduled),
         pipelines=_pipelines(before) if before else [],
         loops=loops(amdgcn),
@@ -196,15 +201,18 @@ def explain_file(path: str | Path) -> Explanation:
 def occupancy(target: Target, vgprs: int, lds_bytes: int, waves: int) -> int:
     """Waves of a kernel that one SIMD holds at once."""
     granted = -(-max(1, vgprs) // _GRANULE) * _GRANULE
-    limit = target.vgprs // granted
-    if target.max_waves is not None:
-        limit = min(limit, target.max_waves)
+    limit = min(target.vgprs // granted, target.max_waves)
     groups = (
         limit * target.simds // waves
         if lds_bytes == 0
         else min(limit * target.simds // waves, target.lds_bytes // lds_bytes)
     )
     return -(-groups * waves // target.simds)
+
+
+def _stated_lds(amdgcn: str, declared: int) -> int | None:
+    """LDS of a workgroup as the text alone has it."""
+    return None if declared == 0 and _LDS.search(amdgcn) else declared
 
 
 def _target(amdgcn: str) -> Target:
@@ -303,27 +311,23 @@ def _pipelines(before: str) -> list[PipelineReport]:
 
 def explain(
     kernel: Annotated[str, typer.Argument(help="A kernel of the zoo (gemm), or a file of AMDGCN text.")],
-    arch: Annotated[str, typer.Option(help="GPU to compile a kernel of the zoo for.")] = "gfx950",
-    shape: Annotated[str, typer.Option(help="M,N,K of a kernel of the zoo.")] = "4096,4096,4096",
-    dtype: Annotated[str, typer.Option(help="fp16 or bf16.")] = "fp16",
-    schedule: Annotated[
-        str | None, typer.Option(help="Name of a schedule; the kernel's own choice by default.")
-    ] = None,
-    b_order: Annotated[str, typer.Option(help="nk: B as a linear layer's weight; kn: B row-major.")] = "nk",
+    arch: Arch = None,
+    shape: Shape = None,
+    dtype: Dtype = None,
+    schedule: Schedule = None,
+    b_order: BOrder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     check: Annotated[bool, typer.Option(help="Exit with 1 if LLVM did not realise a window.")] = False,
 ) -> None:
     """Show what a kernel's schedule asked for and what LLVM made of it."""
-    from .cycles.zoo import KERNELS
-
-    if kernel in KERNELS:
-        with windows_are("off"):
-            launch = KERNELS[kernel](_shape(shape), dtype=dtype, schedule=schedule, arch=arch, b_order=b_order)
+    choice = ZooChoice(kernel, arch, shape, dtype, only_one("--schedule", schedule, "explain"), b_order)
+    if choice.of_the_zoo:
+        # windows that were not realised are there to be shown, unless the environment says what becomes of them
+        with contextlib.nullcontext() if env.WINDOWS.is_set() else windows_are("off"):
+            (launch,) = choice.launches()
         report = explain_kernel(launch.compiled)
-    elif Path(kernel).is_file():
-        report = explain_file(kernel)
     else:
-        raise UsageError(f"{kernel!r} is neither a kernel of the zoo nor a file", remedy=f"use {', '.join(KERNELS)}")
+        report = explain_file(choice.file())
     if as_json:
         typer.echo(json.dumps(report.to_json()))
     else:
@@ -331,20 +335,12 @@ def explain(
     raise typer.Exit(1 if check and not report.ok else 0)
 
 
-def _shape(text: str) -> tuple[int, int, int]:
-    try:
-        m, n, k = (int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"shape {text!r} is not M,N,K", remedy="write it like --shape 4096,6144,4096") from None
-    return m, n, k
-
-
 def _print(report: Explanation) -> None:
     console = Console(width=max(Console().width, 120), soft_wrap=True, highlight=False)
     console.print(
         f"{report.name} on {report.target}: {report.vgprs} VGPRs ({report.agprs} of them for accumulation), "
-        f"{report.sgprs} SGPRs, {report.spills} spills, {report.lds_bytes} bytes of LDS, {report.waves} waves a "
-        f"workgroup, {report.occupancy} a SIMD at once",
+        f"{report.sgprs} SGPRs, {report.spills} spills, {_lds_text(report)}, {report.waves} waves a workgroup, "
+        f"{'at most ' * (report.lds_bytes is None)}{report.occupancy} a SIMD at once",
         markup=False,
     )
     for number, pipeline in enumerate(report.pipelines):
@@ -355,6 +351,12 @@ def _print(report: Explanation) -> None:
         _print_window(console, window)
     if not report.windows:
         console.print("no intra-wave window")
+
+
+def _lds_text(report: Explanation) -> str:
+    if report.lds_bytes is None:
+        return "LDS of unknown size (the text does not state it, and there is no .json beside it)"
+    return f"{report.lds_bytes} bytes of LDS"
 
 
 def _print_pipeline(console: Console, number: int, pipeline: PipelineReport) -> None:

@@ -64,6 +64,7 @@ def _kernel_class(gluon: bool) -> type:
         from triton.runtime.jit import JITFunction as Base
 
     from .compiler import _source_class, stages_installed
+    from .weave import warn_of
 
     class Kernel(Base):
         """A Triton kernel that compiles with the stages of this package."""
@@ -75,7 +76,9 @@ def _kernel_class(gluon: bool) -> type:
 
             def compile_with_stages(*args: Any, **kwargs: Any) -> Any:
                 with stages_installed(self.__name__):
-                    return stock(*args, **kwargs)
+                    compiled = stock(*args, **kwargs)
+                warn_of(compiled)
+                return compiled
 
             self.compile: Any = compile_with_stages
             return binder

@@ -16,6 +16,7 @@ from .errors import UsageError
 SCOPES = ("inter_wave", "intra_wave")
 PHASE_GAPS = (1, 2)
 PRIORITIES = range(4)
+NAMED = ("scope", "priority", "pair", "phase_gap")
 
 BEGIN = "amdwarp.stage.begin"
 END = "amdwarp.stage.end"
@@ -34,14 +35,14 @@ class StageSpec:
         scope: ``inter_wave`` or ``intra_wave``.
         priority: 0 (lowest) to 3 (highest), the operand of ``s_setprio``; None leaves it unsaid.
         pair: id that ties two intra-wave regions together, or None.
-        phase_gap: stages that the second wave group runs behind the first, 1 or 2.
+        phase_gap: stages that the second wave group runs behind the first, 1 or 2; None leaves it unsaid, which is 1.
     """
 
     label: str | None = None
     scope: str = "inter_wave"
     priority: int | None = None
     pair: int | None = None
-    phase_gap: int = 1
+    phase_gap: int | None = None
 
     def __post_init__(self) -> None:
         if self.label is not None and not isinstance(self.label, str):
@@ -60,10 +61,11 @@ class StageSpec:
                 raise self._error(f"pair must be a non-negative integer below 2**31, not {self.pair!r}")
             if self.scope != "intra_wave":
                 raise self._error("pair belongs to scope='intra_wave' only", "drop pair")
-        if not _is_int(self.phase_gap) or self.phase_gap not in PHASE_GAPS:
-            raise self._error(f"phase_gap must be 1 or 2, not {self.phase_gap!r}")
-        if self.phase_gap != 1 and self.scope != "inter_wave":
-            raise self._error("phase_gap belongs to scope='inter_wave' only", "drop phase_gap")
+        if self.phase_gap is not None:
+            if not _is_int(self.phase_gap) or self.phase_gap not in PHASE_GAPS:
+                raise self._error(f"phase_gap must be 1 or 2, not {self.phase_gap!r}")
+            if self.scope != "inter_wave":
+                raise self._error("phase_gap belongs to scope='inter_wave' only", "drop phase_gap")
 
     def _error(self, problem: str, remedy: str = "") -> UsageError:
         name = f" {self.label!r}" if isinstance(self.label, str) else ""
@@ -91,6 +93,27 @@ def _kernel_line() -> str | None:
     return None
 
 
+def _opened_by_with() -> bool:
+    """Whether Triton's front end is at the head of a ``with``, which constructs its managers itself."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "visit_With"
+
+
+def _check_call(unnamed: int, unknown: list[str], opened: bool) -> None:
+    """What Python would answer with a ``TypeError``, and Triton with a text that names no argument."""
+    problem = ""
+    if unknown:
+        problem, remedy = f"unknown argument {unknown[0]!r}", f"it takes label, {', '.join(NAMED)}"
+    elif unnamed:
+        problem, remedy = f"{unnamed + 1} arguments without a name", f"label comes first; name {', '.join(NAMED)}"
+    elif not opened:
+        problem, remedy = "it is called without with", "write: with amdwarp.warp_pipeline_stage(...): and a block"
+    if problem:
+        raise UsageError(problem, remedy=remedy, construct="warp_pipeline_stage")
+
+
 class warp_pipeline_stage:
     """One stage of a wave pipeline: ``with amdwarp.warp_pipeline_stage("load", priority=1): ...`` in a kernel.
 
@@ -104,10 +127,11 @@ class warp_pipeline_stage:
         priority: ``s_setprio`` value of the stage, 0 to 3, inter-wave only. Where some stage of a loop gives one, the
             others run at 0, and it is 0 again after the loop.
         pair: id of a two-region window, a non-negative integer, intra-wave only.
-        phase_gap: how many stages apart the two groups run, 1 or 2; on the first stage of a loop only.
+        phase_gap: how many stages apart the two groups run, 1 (where it is not given) or 2; inter-wave only, on the
+            first stage of a loop only.
 
     Raises:
-        UsageError: while the kernel is compiled, for any other argument.
+        UsageError: while the kernel is compiled, for any other argument, and for a call that no ``with`` opens.
     """
 
     __triton_builtin__ = True
@@ -116,14 +140,16 @@ class warp_pipeline_stage:
     def __init__(
         self,
         label: Any = None,
-        *,
+        *unnamed: Any,
         scope: Any = "inter_wave",
         priority: Any = None,
         pair: Any = None,
-        phase_gap: Any = 1,
+        phase_gap: Any = None,
         _semantic: Any = None,
+        **unknown: Any,
     ) -> None:
         try:
+            _check_call(len(unnamed), [*unknown], opened=_semantic is None or _opened_by_with())
             self.spec = StageSpec(_plain(label), _plain(scope), _plain(priority), _plain(pair), _plain(phase_gap))
         except UsageError as error:
             error.locate(_kernel_line())

@@ -19,13 +19,14 @@ class Target:
         lds_bytes: LDS a workgroup may have.
         lds_banks: banks of 4 bytes.
         vgprs: vector registers of one SIMD lane, accumulators included, which its waves share.
-        max_waves: waves a SIMD holds at most; None where it is not published.
+        max_waves: waves a SIMD holds at most.
         xcds: dies that workgroups are dealt to in turn.
         compute_units: compute units of the whole GPU.
         direct_to_lds_bytes: widest global-to-LDS copy of one lane.
 
     Sources: ROCm documentation, "GPU architecture specifications" (LDS, registers, compute units, dies) and the CDNA3
-    and CDNA4 ISA documents; for gfx1250, AMD's published description of the MI450 and LLVM's processor tables.
+    and CDNA4 ISA documents; for gfx1250, AMD's published description of the MI450 and LLVM's processor tables (waves
+    of a SIMD, which AMD has not published, among them).
     """
 
     arch: str
@@ -35,7 +36,7 @@ class Target:
     lds_bytes: int
     lds_banks: int
     vgprs: int
-    max_waves: int | None
+    max_waves: int
     xcds: int
     compute_units: int
     direct_to_lds_bytes: int
@@ -53,7 +54,7 @@ TARGETS: dict[str, Target] = {
     for target in (
         Target("gfx942", "MI300X / MI325X", 64, 4, 64 << 10, 32, 512, 8, 8, 304, 4),
         Target("gfx950", "MI350X / MI355X", 64, 4, 160 << 10, 64, 512, 8, 8, 256, 16),
-        Target("gfx1250", "MI450", 32, 4, 320 << 10, 64, 1024, None, 8, 256, 16),
+        Target("gfx1250", "MI450", 32, 4, 320 << 10, 64, 1024, 16, 8, 256, 16),
     )
 }
 

@@ -19,7 +19,7 @@ import contextlib
 import contextvars
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,16 @@ def policy() -> str:
     return found
 
 
+COMPLAINTS = "amdwarp_complaints"
+"""Key of a kernel's complaints in its metadata, which Triton keeps beside the compiled kernel."""
+
+
+def warn_of(compiled: Any) -> None:
+    """Warn of the windows of a compiled kernel, whether it was just compiled or came from a cache."""
+    for text in getattr(compiled.metadata, COMPLAINTS, ()):
+        warnings.warn(text, WindowWarning, stacklevel=3)
+
+
 @contextlib.contextmanager
 def windows_are(value: str) -> Iterator[None]:
     """Compile under another policy for a while, whatever the environment says."""
@@ -82,11 +92,13 @@ class Lowered:
     Attributes:
         module: our IR, scheduled.
         llir, amdgcn: the texts.
+        complaints: what a ``WindowWarning`` has to say of it.
     """
 
     module: Module
     llir: str
     amdgcn: str
+    complaints: tuple[str, ...] = ()
 
 
 @dataclass
@@ -168,14 +180,12 @@ class Weaver:
             if best is None or attempt.misplaced < best.misplaced:
                 best = attempt
         assert best is not None
-        for error in best.faults if policy() != "off" else ():
-            if policy() == "error":
-                raise error
-            warnings.warn(str(error), WindowWarning, stacklevel=2)
+        if policy() == "error":
+            raise best.faults[0]
         if best is not attempt:
             made = bridge.write(best.lowered.module, self.context, keep_in=self.keep_in)
             self.lower(made, True)  # what it noted in the kernel's metadata is of the other attempt by now
-        return best.lowered
+        return replace(best.lowered, complaints=tuple(map(str, best.faults)) if policy() == "warn" else ())
 
     def _settle(self, module: Module, placement: Placement) -> Attempt:
         """Schedule and compile; where prices and text differ, once more with the text's counts."""

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from amdwarp.errors import UsageError
+from amdwarp.files import check_writable
 
 from .metrics import HARDWARE, LABELS, SOURCES
 from .registry import select
@@ -55,7 +56,7 @@ def run(
             raise UsageError(f"unknown source {one!r}", remedy=f"use one of {', '.join(SOURCES)}")
     if output is not None:
         suffix_of(output)
-        _writable(Path(output))
+        check_writable(output)
     chosen = select(cases or [])
     machine = this_machine()
     runs = sum(len(sources_for(case, machine.gpu, wanted)) for case in chosen)
@@ -89,14 +90,6 @@ def report(
     counts = Counter(row.source for row in rows)
     parts = ", ".join(f"{count} {LABELS[source]}" for source, count in counts.items())
     typer.echo(f"{page}: {len(rows)} figures ({parts})")
-
-
-def _writable(path: Path) -> None:
-    """Find out before the work, not after it."""
-    if not path.parent.is_dir():
-        raise UsageError(f"{path.parent} is no folder", remedy="make it first")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", remedy="name a file")
 
 
 def _print(rows: list[Row]) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from amdwarp.cycles.parameters import load
 from amdwarp.errors import UsageError
 from amdwarp.target import TARGETS
 
@@ -116,6 +117,8 @@ def _origin_problem(row: Row) -> str:
         return f"parameters {row.parameters!r} is no digest of parameters"
     if row.calibrated not in ("", "yes", "no"):
         return f"calibrated {row.calibrated!r} is neither yes nor no"
+    if row.calibrated == "yes" and row.target in TARGETS and not load(row.target).calibrated:
+        return f"there are no calibrated parameters of {row.target}"
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +16,21 @@ from rich.table import Table
 
 from amdwarp.arguments import read_arguments
 from amdwarp.asm import parse
+from amdwarp.choice import Arch, BOrder, Dtype, Schedule, Shape, ZooChoice, only_one, refuse
 from amdwarp.cycles.estimate import compare, estimate_trace, sensitivity
-from amdwarp.cycles.parameters import Parameters, load
+from amdwarp.cycles.parameters import WHOLE, Parameters, load
 from amdwarp.cycles.report import Estimate, LoopReport
 from amdwarp.cycles.trace import Trace, record
 from amdwarp.errors import UsageError
+from amdwarp.files import check_writable
 from amdwarp.runtime import memory_span
 
 Kernel = Annotated[str, typer.Argument(help="A kernel of the zoo (gemm), or a file of AMDGCN text.")]
-Arch = Annotated[str, typer.Option(help="GPU to compile a kernel of the zoo for.")]
-Shape = Annotated[str | None, typer.Option(help="M,N,K of a kernel of the zoo.")]
-Dtype = Annotated[str, typer.Option(help="fp16 or bf16.")]
-Schedule = Annotated[
-    list[str] | None, typer.Option(help="Name of a schedule; the kernel's own choice by default; may repeat.")
+Schedules = Annotated[
+    list[str] | None, typer.Option("--schedule", help="Name of a schedule; the kernel's own by default; may repeat.")
 ]
-BOrder = Annotated[str, typer.Option(help="nk: B as a linear layer's weight; kn: B row-major.")]
+#: Shape of a timeline, whose picture holds few iterations.
+SMALL = (2048, 2048, 2048)
 Args = Annotated[str | None, typer.Option("--args", help="JSON file with the arguments of an AMDGCN text.")]
 Grid = Annotated[str | None, typer.Option(help="X[,Y[,Z]] workgroups of an AMDGCN text.")]
 Lds = Annotated[int | None, typer.Option(help="Bytes of LDS of a workgroup, where an AMDGCN text does not say.")]
@@ -49,11 +50,11 @@ class _Case:
 
 def cycles(
     kernel: Kernel,
-    arch: Arch = "gfx950",
+    arch: Arch = None,
     shape: Shape = None,
-    dtype: Dtype = "fp16",
-    schedule: Schedule = None,
-    b_order: BOrder = "nk",
+    dtype: Dtype = None,
+    schedule: Schedules = None,
+    b_order: BOrder = None,
     args: Args = None,
     grid: Grid = None,
     lds: Lds = None,
@@ -64,7 +65,9 @@ def cycles(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Model what a kernel costs on a compute unit: clk an iteration, stalls by cause, what bounds it."""
-    cases = _cases(kernel, arch, shape, dtype, schedule, b_order, args, grid, lds, workgroup, values)
+    _check_clock(clock)
+    choice = ZooChoice(kernel, arch, shape, dtype, schedule, b_order)
+    cases = _cases(choice, _FileOptions(args, grid, lds), workgroup, values)
     done = [(case, estimate_trace(case.trace, case.parameters, clock_mhz=clock)) for case in cases]
     if as_json:
         typer.echo(json.dumps(_json(done, vary)))
@@ -81,13 +84,11 @@ def cycles(
 def timeline(
     kernel: Kernel,
     output: Annotated[list[str], typer.Option("-o", "--output", help=".pftrace, .png or .svg; may repeat.")],
-    arch: Arch = "gfx950",
+    arch: Arch = None,
     shape: Shape = None,
-    dtype: Dtype = "fp16",
-    schedule: Annotated[
-        str | None, typer.Option(help="Name of a schedule; the kernel's own choice by default.")
-    ] = None,
-    b_order: BOrder = "nk",
+    dtype: Dtype = None,
+    schedule: Schedule = None,
+    b_order: BOrder = None,
     args: Args = None,
     grid: Grid = None,
     lds: Lds = None,
@@ -108,10 +109,13 @@ def timeline(
     for path in output:
         if Path(path).suffix not in (".pftrace", ".png", ".svg"):
             raise UsageError(f"{path!r} is no known kind of file", remedy="use .pftrace, .png or .svg")
-    chosen = [schedule] if schedule is not None else None
-    (case,) = _cases(
-        kernel, arch, shape or "2048,2048,2048", dtype, chosen, b_order, args, grid, lds, workgroup, values
-    )
+        check_writable(path)
+    if iterations is not None and iterations < 1:
+        raise UsageError(f"{iterations} iterations show nothing", remedy="give --iterations a positive number")
+    choice = ZooChoice(kernel, arch, shape, dtype, only_one("--schedule", schedule, "timeline"), b_order)
+    (case,) = _cases(choice, _FileOptions(args, grid, lds), workgroup, values, SMALL)
+    if not 0 <= simd < case.parameters.target.simds:
+        raise UsageError(f"there is no SIMD {simd}", remedy=f"have 0 to {case.parameters.target.simds - 1}")
     one = estimate_trace(case.trace, case.parameters)
     run = simulate(case.trace, case.parameters, resident=one.resident, keep_log=True)
     title = f"{case.name}: modelled, {one.target}, parameters {one.parameters}"
@@ -131,50 +135,43 @@ def timeline(
 # Launches
 
 
+@dataclass(frozen=True)
+class _FileOptions:
+    """Options that only an AMDGCN text takes; None where one was not given."""
+
+    args: str | None
+    grid: str | None
+    lds: int | None
+
+
 def _cases(
-    kernel: str,
-    arch: str,
-    shape: str | None,
-    dtype: str,
-    schedules: Sequence[str] | None,
-    b_order: str,
-    args: str | None,
-    grid: str | None,
-    lds: int | None,
+    choice: ZooChoice,
+    options: _FileOptions,
     workgroup: int,
     values: Sequence[str] | None,
+    shape: tuple[int, int, int] | None = None,
 ) -> list[_Case]:
-    from amdwarp.cycles import zoo
-
     replaced = dict(_assignment(text) for text in values or ())
-    if kernel not in zoo.KERNELS:
-        return [_file_case(kernel, args, grid, lds, workgroup, replaced)]
-    if args is not None or grid is not None:
-        raise UsageError("--args and --grid go with an AMDGCN text", remedy=f"{kernel} takes --shape")
-    size = _shape(shape) if shape is not None else zoo.DEFAULT_SHAPE
+    if not choice.of_the_zoo:
+        return [_file_case(choice.file(), options, workgroup, replaced)]
+    given = {"--args": options.args, "--grid": options.grid, "--lds": options.lds}
+    refuse(f"{choice.kernel} is a kernel of the zoo, which has its own", given, "an AMDGCN text")
     cases = []
-    for schedule in schedules or [None]:  # type: ignore[list-item]
-        one = zoo.KERNELS[kernel](size, dtype=dtype, schedule=schedule, arch=arch, b_order=b_order)
+    for one in choice.launches(shape):
         text, shared = one.compiled.asm["amdgcn"], int(one.compiled.metadata.shared)
-        cases.append(_case(one.name, text, one.args, one.grid, shared if lds is None else lds, workgroup, replaced))
+        cases.append(_case(one.name, text, one.args, one.grid, shared, workgroup, replaced))
     return cases
 
 
-def _file_case(
-    path: str, args: str | None, grid: str | None, lds: int | None, workgroup: int, replaced: dict[str, float]
-) -> _Case:
-    from amdwarp.check import read_text
-    from amdwarp.cycles import zoo
+def _file_case(path: Path, options: _FileOptions, workgroup: int, replaced: dict[str, float]) -> _Case:
+    from amdwarp.check import parse_grid, read_text
 
-    if not Path(path).is_file():
-        raise UsageError(f"{path!r} is neither a kernel of the zoo nor a file", remedy=f"use {', '.join(zoo.KERNELS)}")
-    if grid is None:
+    if options.grid is None:
         raise UsageError("an AMDGCN text needs --grid", remedy="give --grid X[,Y[,Z]]")
-    try:
-        sizes = tuple(int(part) for part in grid.split(","))
-    except ValueError:
-        raise UsageError(f"grid {grid!r} is not X[,Y[,Z]]", remedy="write it like --grid 64 or --grid 8,8") from None
-    return _case(Path(path).name, read_text(path), _arguments(args), sizes, lds, workgroup, replaced)
+    sizes = parse_grid(options.grid, 1)
+    if options.lds is not None and options.lds < 0:
+        raise UsageError(f"{options.lds} bytes of LDS are no size", remedy="give --lds 0 or more")
+    return _case(path.name, read_text(str(path)), _arguments(options.args), sizes, options.lds, workgroup, replaced)
 
 
 def _arguments(path: str | None) -> list[Any]:
@@ -200,20 +197,20 @@ def _case(
     return _Case(name, text, trace, parameters)
 
 
+def _check_clock(clock: float | None) -> None:
+    if clock is not None and not 0 < clock < math.inf:
+        raise UsageError(f"a clock of {clock:g} MHz is none", remedy="give --clock a positive number of MHz")
+
+
 def _assignment(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     try:
-        return name, float(value)
+        number = float(value)
     except ValueError:
         raise UsageError(f"{text!r} is not NAME=VALUE", remedy="write it like --set vmem_round_trip_clk=1500") from None
-
-
-def _shape(text: str) -> tuple[int, int, int]:
-    try:
-        m, n, k = (int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        raise UsageError(f"shape {text!r} is not M,N,K", remedy="write it like --shape 4096,4096,4096") from None
-    return m, n, k
+    if name in WHOLE and number % 1:
+        raise UsageError(f"{text!r}: {name} is a whole number")
+    return name, number
 
 
 # Output
@@ -238,6 +235,8 @@ def _print(console: Console, case: _Case, one: Estimate) -> None:
     lines = [case.name, f"modelled, not measured: {one.target}{trust}; parameters {one.parameters}"]
     for loop in one.loops:
         lines += _loop_lines(loop)
+    if not one.loops:
+        lines.append("no loop that a wave goes through more than once")
     fits = f"{one.fitting} fit" + ("s" if one.fitting == 1 else "")
     lines += [
         f"workgroup: {one.total_clk} clk: prologue {one.prologue_clk:.0f}, loop {one.loop_clk:.0f}, "

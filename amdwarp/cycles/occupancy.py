@@ -33,9 +33,7 @@ def occupancy(program: Program, lds_bytes: int, workgroups: int, parameters: Par
     target = parameters.target
     granule = parameters.vgpr_granule
     vgprs = max(1, -(-program.metadata.vgprs // granule)) * granule
-    waves_a_simd = target.vgprs // vgprs
-    if target.max_waves is not None:
-        waves_a_simd = min(waves_a_simd, target.max_waves)
+    waves_a_simd = min(target.vgprs // vgprs, parameters.waves_a_simd)
     fitting = waves_a_simd * target.simds // program.waves
     if lds_bytes:
         fitting = min(fitting, target.lds_bytes // lds_bytes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -115,6 +116,7 @@ class Parameters:
     icache_line_bytes: int
     icache_ways: int
     icache_miss_clk: int
+    waves_a_simd: int
     vgpr_granule: int
     workgroup_gap_clk: int
     extra_slot_clk: int
@@ -124,13 +126,15 @@ class Parameters:
         """The same with some values of the file replaced, and the digest that goes with them.
 
         Raises:
-            UsageError: a name that the file does not have.
+            UsageError: a name that the file does not have, or a value that its unit does not allow.
         """
         stated = _file()["targets"][self.target.arch]
         merged = {name: getattr(self, name) for name in stated["values"]}
         for name, value in values.items():
             if name not in merged:
                 raise UsageError(f"unknown parameter {name!r}", remedy=f"known are {', '.join(sorted(merged))}")
+            if wrong := _problem(name, stated["values"][name]["unit"], value):
+                raise UsageError(f"parameter {name} = {value:g} {wrong}")
             merged[name] = value
         return _build(self.target, stated, merged)
 
@@ -139,8 +143,34 @@ class Parameters:
         return next((row for row in self.matrix if row.pattern.fullmatch(mnemonic)), None)
 
 
-#: Fields of `Parameters` that are whole numbers.
-_WHOLE = frozenset(f.name for f in fields(Parameters) if f.type == "int")
+#: Upper ends by name, else by unit: beyond every use, and small enough for this machine's memory.
+_MOST = {"lds_ports": 16, "icache_bytes": 1 << 26, "vgpr_granule": 512, "bytes": 1 << 40, "clk": 1 << 24}
+_MOST_ELSE = 1 << 20
+#: Without one of these the model has nothing to divide by, no place, or no time that passes.
+_POSITIVE = frozenset((
+    *("issue_period_clk", "lds_address_bytes", "lds_input_bytes_per_clk", "lds_return_bytes_per_clk", "lds_fifo"),
+    *("lds_unaligned_lanes", "lds_ports", "lds_copy_bytes_per_clk", "counter_vm", "counter_lgkm", "vmem_queue"),
+    *("vmem_credit_bytes", "tcp_line_bytes", "icache_line_bytes", "icache_ways", "waves_a_simd", "vgpr_granule"),
+    "clock_mhz",
+))  # fmt: skip
+
+
+def _problem(name: str, unit: str, value: float) -> str:
+    """Why a parameter cannot have a value, or ""."""
+    if not math.isfinite(value):
+        return "is no finite number"
+    if unit == "flag" and value not in (0, 1):
+        return "is neither 0 nor 1"
+    if name == "vmem_slot_share" and not 0 <= value <= 1:
+        return "is no share, from 0 to 1"
+    least, most = int(name in _POSITIVE), _MOST.get(name, _MOST.get(unit, _MOST_ELSE))
+    if value < least or (name in WHOLE and round(value) < least):
+        return f"is below {least} {unit}"
+    return f"is above {most} {unit}" if value > most else ""
+
+
+#: Fields of `Parameters` that are whole numbers; other values are rounded.
+WHOLE = frozenset(f.name for f in fields(Parameters) if f.type == "int")
 
 
 @functools.cache
@@ -175,7 +205,7 @@ def describe(target: str | Target) -> list[tuple[str, float, str, str, str, str]
 
 
 def _build(target: Target, stated: Mapping[str, Any], values: Mapping[str, float]) -> Parameters:
-    rounded: dict[str, Any] = {name: round(value) if name in _WHOLE else float(value) for name, value in values.items()}
+    rounded: dict[str, Any] = {name: round(value) if name in WHOLE else float(value) for name, value in values.items()}
     covered = {"values": rounded, "matrix": stated["matrix"], "lds": stated["lds"], "target": target.arch}
     digest = hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()[:12]
     return Parameters(

@@ -70,7 +70,10 @@ def draw(timeline: Timeline, path: str | Path, simd: int = 0) -> None:
         at += 1
     _finish(axes, timeline, ticks, at)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    # the same picture is the same file: no date, and ids of its parts that are not drawn at random
+    date = {"Date": None} if str(path).endswith(".svg") else {}
+    with matplotlib.rc_context({"svg.hashsalt": "amdwarp"}):
+        figure.savefig(path, dpi=110, metadata=date)
     plt.close(figure)
 
 

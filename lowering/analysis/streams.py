@@ -14,7 +14,10 @@ from amdwarp.errors import LoweringError
 
 from ..dialect import Kind, Pipe, info, kind_of
 from ..ir import Module, Op, Value
+from .layouts import layout_of
+from .linear import LANE, WARP
 from .pricing import needs_scratch
+from .types import LayoutError, parse_type
 from .vmem_width import operand
 from .windows import REGION, Stream, Window, mentioned, number_of
 
@@ -38,6 +41,22 @@ def _volatile(op: Op, module: Module) -> bool:
 def _branches(op: Op, module: Module) -> bool:
     """A masked access through pointers becomes a branch around it; a buffer access does not."""
     return op.name in ("tt.load", "tt.store", "ttg.async_copy_global_to_local") and operand(op, "mask") is not None
+
+
+def _by_some_threads(op: Op, module: Module) -> bool:
+    """A store through pointers whose value several threads hold: one of them stores, behind a branch."""
+    if op.name != "tt.store":
+        return False
+    value = operand(op, "value")
+    try:
+        layout = layout_of(parse_type(value.type, module)) if value is not None else None
+    except LayoutError:
+        return True  # one value, which each thread has
+    return layout is None or any(not any(basis) for name in (LANE, WARP) for basis in layout.bases.get(name, ()))
+
+
+def _one_value(op: Op, module: Module) -> bool:
+    return op.name == "tt.load" and not op.result.type.startswith("tensor<")
 
 
 def _no_class(op: Op, module: Module) -> bool:
@@ -75,6 +94,17 @@ RULES: tuple[Rule, ...] = (
     Rule(_volatile, "volatile load", "volatile accesses keep their place: move it out, or drop volatile"),
     Rule(_no_class, "tensor copy", "LLVM has no scheduling class for it: move it out"),
     Rule(_branches, "masked access through pointers", "it becomes a branch: use a buffer operation, or drop the mask"),
+    Rule(
+        _by_some_threads,
+        "store of a value that several threads hold",
+        "only one of them stores it, which becomes a branch: use a buffer operation, spread the value over all "
+        "threads, or move it out",
+    ),
+    Rule(
+        _one_value,
+        "load of a single value",
+        "LLVM may make a scalar load of it, which no scheduling group takes: move it out",
+    ),
     Rule(needs_scratch, "exchange between waves through LDS", "it has barriers of its own: " + _OUT),
     Rule(_is(Kind.COMMIT), "commit of asynchronous copies", _READ_ONLY, paired=False),
     Rule(_is(Kind.COPY), "copy into LDS", _READ_ONLY, paired=False),
@@ -92,6 +122,9 @@ def check_contents(window: Window, module: Module) -> None:
     for op in window.ops:
         for rule in RULES:
             if (rule.paired or not window.paired) and rule.applies(op, module):
+                if not rule.paired:
+                    # two regions may not depend on each other either
+                    _check_dataflow(window)
                 raise _refused(window, op, rule)
 
 
@@ -127,7 +160,7 @@ def split(window: Window) -> dict[Op, Stream]:
     inside = set(ops)
     below = {Stream.MEMORY: _reached(memory, inside), Stream.MATRIX: _reached(matrix, inside)}
     above = {Stream.MEMORY: _needed(memory, inside), Stream.MATRIX: _needed(matrix, inside)}
-    _check_dataflow(window, memory, matrix)
+    _check_dataflow(window)
     streams = {}
     for op in ops:
         touches = [s for s in (Stream.MEMORY, Stream.MATRIX) if op in below[s] or op in above[s]]
@@ -153,6 +186,17 @@ def _check_presence(window: Window, memory: list[Op], matrix: list[Op]) -> None:
 
 
 def _check_pair(window: Window, memory: list[Op], matrix: list[Op]) -> None:
+    crossing = _crossing(window, memory, matrix)
+    if crossing is not None:
+        source, user = crossing
+        raise window.error(
+            f"the two regions of the pair depend on each other: {mentioned(user, window.begin)} uses what "
+            f"{mentioned(source, window.begin)} makes",
+            "put what takes the product behind the window"
+            if kind_of(source) is Kind.MFMA
+            else "load one iteration ahead into other registers",
+            PASS,
+        )
     regions = {name: {number_of(op, REGION) for op in ops} for name, ops in (("memory", memory), ("MFMA", matrix))}
     if regions["memory"] & regions["MFMA"]:
         mixed = min(regions["memory"] & regions["MFMA"])
@@ -165,20 +209,16 @@ def _check_pair(window: Window, memory: list[Op], matrix: list[Op]) -> None:
             "drop pair and the second region",
             PASS,
         )
-    crossing = _crossing(window)
-    if crossing is not None:
-        source, user = crossing
-        raise window.error(
-            f"the two regions of the pair depend on each other: {mentioned(user, window.begin)} uses what "
-            f"{mentioned(source, window.begin)} makes",
-            "load one iteration ahead into other registers",
-            PASS,
-        )
 
 
-def _crossing(window: Window) -> tuple[Op, Op] | None:
-    """A value that one region of a pair makes and the other uses."""
+def _crossing(window: Window, memory: list[Op], matrix: list[Op]) -> tuple[Op, Op] | None:
+    """What one region of a pair makes, and what in the other uses it: a load and a product if there are such."""
     inside = set(window.ops)
+    for load in memory:
+        reached = _reached([load], inside)
+        for product in matrix:
+            if product in reached and number_of(load, REGION) != number_of(product, REGION):
+                return load, product
     for op in window.ops:
         for value in op.operands:
             source = value.op
@@ -196,9 +236,12 @@ def _shared(op: Op, inside: set[Op]) -> bool:
     )
 
 
-def _check_dataflow(window: Window, memory: list[Op], matrix: list[Op]) -> None:
+def _check_dataflow(window: Window) -> None:
+    memory = [op for op in window.ops if is_memory(op)]
+    matrix = [op for op in window.ops if kind_of(op) is Kind.MFMA]
     inside = set(window.ops)
-    for sources, sinks, what in ((memory, matrix, "loads"), (matrix, memory, "makes")):
+    ahead, behind = "load one iteration ahead into other registers", "put what takes the product behind the window"
+    for sources, sinks, what, remedy in ((memory, matrix, "loads", ahead), (matrix, memory, "makes", behind)):
         for source in sources:
             reached = _reached([source], inside)
             for sink in sinks:
@@ -206,7 +249,7 @@ def _check_dataflow(window: Window, memory: list[Op], matrix: list[Op]) -> None:
                     raise window.error(
                         f"its memory and its MFMA depend on each other: {mentioned(sink, window.begin)} uses what "
                         f"{mentioned(source, window.begin)} {what}",
-                        "load one iteration ahead into other registers",
+                        remedy,
                         PASS,
                     )
 

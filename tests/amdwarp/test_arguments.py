@@ -50,6 +50,8 @@ def test_buffers_and_scalars_in_order(tmp_path: Path) -> None:
         ([{"i32": "x"}], "is no number"),
         ([{"i32": 1.5}], "is no whole number"),
         ([{"i8": 300}], "does not fit into i8"),
+        ([{"buffer": {"dtype": ["f16"], "shape": [4]}}], r"argument 0: unknown dtype \['f16'\]; use one of"),
+        ([{"buffer": {"dtype": {}, "shape": [4]}}], "argument 0: unknown dtype {}"),
         ([{"buffer": {"dtype": "f16"}}], "needs dtype and shape"),
         ([buffer(color=1)], "has no 'color'"),
         ([buffer(shape=[0])], "no list of positive numbers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,7 @@ def test_loops_and_what_only_looks_like_one() -> None:
         ("gfx950", 64, 100 << 10, 4, 1),
         ("gfx942", 64, 16 << 10, 8, 8),
         ("gfx1250", 256, 0, 4, 4),
+        ("gfx1250", 16, 0, 4, 16),
     ],
 )
 def test_occupancy(arch: str, vgprs: int, lds: int, waves: int, expected: int) -> None:
@@ -139,6 +141,75 @@ def test_lds_bytes_come_from_the_metadata_beside_the_text(tmp_path: Path) -> Non
     file.write_text(GOOD)
     (tmp_path / "kernel.json").write_text('{"shared": 65536}')
     assert explain_file(file).lds_bytes == 65536
+
+
+DYNAMIC = GOOD.replace("fixed_size: 32768", "fixed_size: 0")
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("ds_read_b128 v[0:3], v9", False),
+        ("ds_store_b64 v9, v[0:1]", False),
+        ("buffer_load_dwordx4 v9, s[0:3], 0 offen lds", False),
+        ("global_load_lds_dwordx4 v[4:5], off", False),
+        ("global_load_async_to_lds_b128 v1, v[4:5], off", False),
+        ("tensor_load_to_lds s[0:3], s[4:11]", False),
+        ("ds_bpermute_b32 v1, v2, v3", True),
+        ("ds_swizzle_b32 v1, v2 offset:1", True),
+        ("buffer_load_dwordx4 v[0:3], v9, s[0:3], 0 offen", True),
+    ],
+)
+def test_lds_that_the_text_does_not_state_is_unknown(line: str, known: bool) -> None:
+    """Triton leaves the size to the launch, and the text says 0."""
+    plain = text("").replace("fixed_size: 32768", "fixed_size: 0")
+    report = explain_texts(plain.replace("s_mov_b32 s0, 0", line))
+    assert report.lds_bytes == (0 if known else None)
+    assert report.occupancy == 3  # by registers alone
+
+
+def test_unknown_lds_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "kernel.amdgcn"
+    file.write_text(DYNAMIC)
+    _, out, _ = run(capsys, "explain", str(file))
+    assert "LDS of unknown size (the text does not state it, and there is no .json beside it)" in out
+    assert "at most 3 a SIMD at once" in out
+    assert json.loads(run(capsys, "explain", str(file), "--json")[1])["lds_bytes"] is None
+    (tmp_path / "kernel.json").write_text('{"shared": 0}')
+    _, out, _ = run(capsys, "explain", str(file))
+    assert "0 bytes of LDS" in out and "at most" not in out
+
+
+def test_options_of_the_zoo_do_not_go_with_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "kernel.amdgcn"
+    file.write_text(GOOD)
+    for name, value in (("--arch", "gfx942"), ("--shape", "1,1,1"), ("--dtype", "fp16"), ("--schedule", "a")):
+        code, out, err = run(capsys, "explain", str(file), name, value)
+        assert (code, out) == (2, "")
+        assert f"is a file, which has its own: {name} goes with gemm only; drop {name}" in err
+    code, _, err = run(capsys, "explain", "gemm", "--schedule", "a", "--schedule", "b")
+    assert code == 2 and "--schedule is given 2 times, and explain shows one kernel; give one" in err
+
+
+def test_the_environment_says_what_becomes_of_windows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+
+    def windows(policy: str | None) -> list[Any]:
+        monkeypatch.delenv("AMDWARP_WINDOWS", raising=False)
+        if policy is not None:
+            monkeypatch.setenv("AMDWARP_WINDOWS", policy)
+        code, out, err = run(capsys, "explain", "gemm", "--schedule", "intra_wave", "--json")
+        assert code == 0, err
+        found: list[Any] = json.loads(out)["windows"]
+        return found
+
+    assert len(windows(None)) == len(windows("error")) == 2
+    assert windows("drop") == []
+    monkeypatch.setenv("AMDWARP_WINDOWS", "maybe")
+    code, _, err = run(capsys, "explain", "gemm", "--schedule", "intra_wave")
+    assert code == 2 and "AMDWARP_WINDOWS is 'maybe'; set it to one of" in err
 
 
 @pytest.mark.parametrize(

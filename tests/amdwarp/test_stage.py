@@ -57,7 +57,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"phase_gap": 0}, "phase_gap must be 1 or 2, not 0"),
     ({"phase_gap": 3}, "phase_gap must be 1 or 2, not 3"),
     ({"phase_gap": True}, "phase_gap must be 1 or 2, not True"),
-    ({"phase_gap": None}, "phase_gap must be 1 or 2, not None"),
+    ({"phase_gap": 1.0}, "phase_gap must be 1 or 2, not 1.0"),
+    ({"scope": "intra_wave", "phase_gap": 1}, "phase_gap belongs to scope='inter_wave' only; drop phase_gap"),
     ({"scope": "intra_wave", "phase_gap": 2}, "phase_gap belongs to scope='inter_wave' only; drop phase_gap"),
 ]
 
@@ -76,7 +77,9 @@ def test_an_argument_is_refused(arguments: dict[str, Any], words: str) -> None:
         {"label": "load"},
         {"label": ""},
         *({"priority": n} for n in range(4)),
+        {"phase_gap": 1},
         {"phase_gap": 2},
+        {"scope": "intra_wave", "phase_gap": None},
         {"scope": "intra_wave"},
         {"scope": "intra_wave", "pair": 0},
         {"scope": "intra_wave", "pair": 7},
@@ -175,6 +178,66 @@ def test_an_argument_that_is_known_at_run_time_only() -> None:
     with pytest.raises(UsageError, match="label must be a string or None, not") as caught:
         compiled(computed_label)
     assert caught.value.where == line_of("computed label")
+
+
+@amdwarp.jit
+def misspelt(x, y, n):
+    for i in range(0, n):
+        with amdwarp.warp_pipeline_stage("load", prioriti=1):  # at: misspelt
+            gl.store(y, i)
+
+
+@amdwarp.jit
+def unnamed_arguments(x, y, n):
+    for i in range(0, n):
+        with amdwarp.warp_pipeline_stage("load", "inter_wave", 1):  # at: unnamed
+            gl.store(y, i)
+
+
+@amdwarp.jit
+def no_with(x, y, n):
+    for i in range(0, n):
+        amdwarp.warp_pipeline_stage("load")  # at: no with
+        gl.store(y, i)
+
+
+@amdwarp.jit
+def kept_for_later(x, y, n):
+    for i in range(0, n):
+        stage = amdwarp.warp_pipeline_stage("load")  # at: kept
+        with stage:
+            gl.store(y, i)
+
+
+@amdwarp.jit
+@triton.jit
+def no_with_in_triton(x, y, n):
+    for i in range(0, n):
+        amdwarp.warp_pipeline_stage("load")  # at: no with in triton
+        tl.store(y, i)
+
+
+NAMES = "scope, priority, pair, phase_gap"
+CALLS: dict[str, tuple[Any, str]] = {
+    "misspelt": (misspelt, f"unknown argument 'prioriti'; it takes label, {NAMES}"),
+    "unnamed": (unnamed_arguments, f"3 arguments without a name; label comes first; name {NAMES}"),
+    "no with": (no_with, "it is called without with; write: with amdwarp.warp_pipeline_stage(...): and a block"),
+    "kept": (kept_for_later, "it is called without with; write: with"),
+    "no with in triton": (no_with_in_triton, "it is called without with; write: with"),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_a_call_that_is_none_of_a_stage(case: str) -> None:
+    kernel, words = CALLS[case]
+    with pytest.raises(UsageError) as caught:
+        compiled(kernel)
+    assert str(caught.value).startswith(f"warp_pipeline_stage ({line_of(case)}): {words}")
+
+
+def test_a_wrong_call_outside_of_a_kernel() -> None:
+    with pytest.raises(UsageError, match="unknown argument 'name'"):
+        amdwarp.warp_pipeline_stage(name="load")
 
 
 @amdwarp.jit

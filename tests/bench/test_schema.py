@@ -55,6 +55,7 @@ def test_any_number_and_text_survive(tmp_path_factory: pytest.TempPathFactory, v
         ("clk_per_iteration", {"parameters": "none of these"}, "is no digest of parameters"),
         ("clk_per_iteration", {"calibrated": ""}, "a modelled figure lacks its calibrated"),
         ("clk_per_iteration", {"calibrated": "maybe"}, "neither yes nor no"),
+        ("clk_per_iteration", {"target": "gfx1250"}, "there are no calibrated parameters of gfx1250"),
         ("clk_per_iteration", {"gpu": "MI355X"}, "a modelled figure cannot have gpu = 'MI355X'"),
         ("clk_per_iteration", {"rocm": "7.1"}, "a modelled figure cannot have rocm"),
         ("clk_per_iteration", {"cpu": "Test CPU"}, "a modelled figure cannot have cpu"),

@@ -190,25 +190,71 @@ def test_a_picture_and_a_trace_of_a_zoo_kernel(capsys: pytest.CaptureFixture[str
     assert all(Path(path).stat().st_size > 10_000 for path in paths)
 
 
+def test_a_kernel_without_a_loop_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path, text_of: Any) -> None:
+    kernel = tmp_path / "kernel.amdgcn"
+    kernel.write_text(text_of(["v_add_f32 v1, v1, v2"]))
+    code, out, _ = run(capsys, "cycles", str(kernel), "--grid", "4")
+    assert code == 0 and "\nno loop that a wave goes through more than once\n" in out
+
+
+def test_a_picture_is_the_same_every_time(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    paths = [program.with_name(name) for name in ("one.svg", "two.svg", "one.png", "two.png")]
+    for path in paths:
+        run(capsys, "timeline", str(program), "--grid", "4", "-o", str(path))
+    texts = [path.read_bytes() for path in paths]
+    assert texts[0] == texts[1] and texts[2] == texts[3]
+    assert b"<dc:date>" not in texts[0]
+
+
+FOUR = ["--grid", "4"]
 WRONG = [
     (["cycles", "nope"], "'nope' is neither a kernel of the zoo nor a file; use gemm"),
     (["cycles", "FILE"], "needs --grid"),
     (["cycles", "FILE", "--grid", "a"], "is not X[,Y[,Z]]"),
-    (["cycles", "FILE", "--grid", "4", "--set", "x"], "is not NAME=VALUE"),
-    (["cycles", "FILE", "--grid", "4", "--set", "x=1"], "unknown parameter 'x'"),
-    (["cycles", "FILE", "--grid", "4", "--workgroup", "9"], "outside the grid"),
-    (["cycles", "gemm", "--grid", "4"], "go with an AMDGCN text"),
+    (["cycles", "FILE", "--grid", "0"], "grid '0' is not X[,Y[,Z]]; write it like --grid 64"),
+    (["cycles", "FILE", "--grid", "1,1,1,1"], "is not X[,Y[,Z]]"),
+    (["cycles", "FILE", *FOUR, "--set", "x"], "is not NAME=VALUE"),
+    (["cycles", "FILE", *FOUR, "--set", "x=1"], "unknown parameter 'x'"),
+    (["cycles", "FILE", *FOUR, "--set", "lds_fifo=0"], "parameter lds_fifo = 0 is below 1 count"),
+    (["cycles", "FILE", *FOUR, "--set", "barrier_clk=-1"], "parameter barrier_clk = -1 is below 0 clk"),
+    (["cycles", "FILE", *FOUR, "--set", "barrier_clk=1e9"], "parameter barrier_clk = 1e+09 is above 16777216 clk"),
+    (["cycles", "FILE", *FOUR, "--set", "barrier_clk=30.4"], "'barrier_clk=30.4': barrier_clk is a whole number"),
+    (["cycles", "FILE", *FOUR, "--set", "clock_mhz=nan"], "parameter clock_mhz = nan is no finite number"),
+    (["cycles", "FILE", *FOUR, "--set", "vmem_slot_share=inf"], "parameter vmem_slot_share = inf is no finite number"),
+    (["cycles", "FILE", *FOUR, "--set", "vmem_slot_share=2"], "vmem_slot_share = 2 is no share, from 0 to 1"),
+    (["cycles", "FILE", *FOUR, "--set", "oldest_first=2"], "oldest_first = 2 is neither 0 nor 1"),
+    *((["cycles", "FILE", *FOUR, "--clock", x], f"a clock of {x} MHz is none") for x in ("0", "-1", "nan", "inf")),
+    (["cycles", "FILE", *FOUR, "--lds", "-5"], "-5 bytes of LDS are no size; give --lds 0 or more"),
+    (["cycles", "FILE", *FOUR, "--workgroup", "9"], "outside the grid"),
+    (["cycles", "FILE", *FOUR, "--arch", "gfx942"], "has its own: --arch goes with gemm only; drop --arch"),
+    (["cycles", "FILE", *FOUR, "--dtype", "fp16", "--shape", "1,1,1"], "--shape, --dtype go with gemm only"),
+    (["timeline", "FILE", *FOUR, "-o", "x.png", "--schedule", "a"], "--schedule goes with gemm only"),
+    (["timeline", "FILE", *FOUR, "-o", "x.png", "--b-order", "nk"], "--b-order goes with gemm only"),
+    (["cycles", "gemm", "--grid", "4"], "--grid goes with an AMDGCN text only; drop --grid"),
+    (["cycles", "gemm", "--lds", "4"], "--lds goes with an AMDGCN text only; drop --lds"),
     (["cycles", "gemm", "--shape", "4,4"], "is not M,N,K"),
     (["cycles", "gemm", "--dtype", "fp8"], "unknown dtype 'fp8'"),
     (["timeline", "gemm"], "--output"),
     (["timeline", "gemm", "-o", "x.pdf"], "is no known kind of file; use .pftrace, .png or .svg"),
+    (["timeline", "gemm", "-o", "no/x.png"], "no/x.png cannot be written: no is no folder; make it first"),
+    (
+        ["timeline", "gemm", "-o", "x.png", "--iterations", "0"],
+        "0 iterations show nothing; give --iterations a positive",
+    ),
+    (["timeline", "FILE", *FOUR, "-o", "x.png", "--simd", "4"], "there is no SIMD 4; have 0 to 3"),
+    (
+        ["timeline", "gemm", "-o", "x.png", "--schedule", "inter_wave_256", "--schedule", "inter_wave_128"],
+        "--schedule is given 2 times, and timeline shows one kernel; give one",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("argv", "message"), WRONG)
 def test_wrong_input_is_one_line(
-    capsys: pytest.CaptureFixture[str], program: Path, argv: list[str], message: str
+    capsys: pytest.CaptureFixture[str], program: Path, argv: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(program.parent)
     code, out, err = run(capsys, *[str(program) if word == "FILE" else word for word in argv])
     assert code == 2 and out == ""
     assert message in err and err.count("\n") == 1

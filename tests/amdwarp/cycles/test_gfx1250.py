@@ -92,3 +92,16 @@ def test_results_say_that_they_are_uncalibrated(
     with pytest.raises(SystemExit):
         cli.main(["cycles", str(path), "--grid", "1"])
     assert "uncalibrated" in capsys.readouterr().out
+
+
+def test_waves_of_a_simd(text_of: Any) -> None:
+    """LLVM assumes 16; what registers allow is more here."""
+    from amdwarp.asm import parse
+    from amdwarp.cycles import load
+    from amdwarp.cycles.occupancy import occupancy
+
+    base = load("gfx1250")
+    program = parse(text_of(["s_nop 0"], waves=4, target="gfx1250", vgprs=16))
+    assert occupancy(program, 0, 1 << 20, base).fitting == base.waves_a_simd == 16
+    assert occupancy(program, 0, 1 << 20, base.replace(waves_a_simd=10)).fitting == 10
+    assert occupancy(parse(text_of(["s_nop 0"], waves=4, target="gfx1250", vgprs=128)), 0, 1 << 20, base).fitting == 8

@@ -65,6 +65,18 @@ def test_unknown_names_are_refused() -> None:
         load("gfx90a")
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_values_that_no_model_can_run_with_are_refused(target: str) -> None:
+    base = load(target)
+    for name, _, unit, *_ in describe(target):
+        for value in (-1, float("nan"), float("inf"), 1e13):
+            with pytest.raises(UsageError, match=f"parameter {name} = "):
+                base.replace(**{name: value})
+        if unit == "flag":
+            with pytest.raises(UsageError, match="is neither 0 nor 1"):
+                base.replace(**{name: 0.5})
+
+
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])
 def test_every_matrix_instruction_of_the_reader_has_a_time(target: str) -> None:
     from amdwarp.asm.table import TABLE, Format

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,3 +127,24 @@ def test_results_are_the_same_bits_without_the_windows(kernels: Any, name: str, 
     assert np.isfinite(woven).all()
     assert np.abs(woven).max() > 1
     assert woven.tobytes() == plain.tobytes()
+
+
+def test_a_window_warning_comes_again_with_a_kernel_from_the_cache(
+    kernels: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from amdwarp.lowering.analysis.realised import Realised
+
+    from amdwarp.weave import Weaver, WindowWarning, windows_are
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    case = kernels.CASES["unrolled"]
+    with windows_are("warn"):
+        with monkeypatch.context() as patch, pytest.warns(WindowWarning) as first:
+            patch.setattr(Realised, "ok", property(lambda one: one.asked.label != "odd"))
+            case.compile("gfx950")
+        with monkeypatch.context() as patch, pytest.warns(WindowWarning) as second:
+            patch.setattr(Weaver, "run", None)  # nothing is scheduled again
+            case.compile("gfx950")
+    (text,) = {str(one.message) for one in first}
+    assert text.startswith("intra_wave 'odd' (") and "LLVM did not realise it" in text
+    assert [str(one.message) for one in first] == [str(one.message) for one in second]

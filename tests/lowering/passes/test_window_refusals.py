@@ -137,6 +137,47 @@ def test_what_may_not_stand_in_a_pair_either(case: str) -> None:
     assert "it holds " in refusal(body)
 
 
+ONE_OF_MANY = (
+    "only one of them stores it, which becomes a branch: use a buffer operation, spread the value over all threads, or "
+    "move it out [chunk_streams]"
+)
+FEW = "#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [8, 8], warpsPerCTA = [8, 1], order = [1, 0]}>"
+SOME_THREADS = {
+    "a scalar": "tt.store %p, %half : !tt.ptr<f16>",
+    "a tile for half the waves": f"tt.store %few, %little : tensor<32x64x!tt.ptr<f16>, {FEW}>",
+}
+
+
+@pytest.mark.usefixtures("needs_triton")
+@pytest.mark.parametrize("case", SOME_THREADS)
+def test_a_store_by_some_threads_is_a_branch(case: str) -> None:
+    """32 x 64 elements, eight a thread, fill four of eight waves."""
+    before = f"""
+    %half = arith.constant 1.0 : f16
+    %few = tt.splat %p : !tt.ptr<f16> -> tensor<32x64x!tt.ptr<f16>, {FEW}>
+    %little = arith.constant dense<1.0> : tensor<32x64xf16, {FEW}>"""
+    message = refusal(before + PAIR.replace("    @@close", f"    {SOME_THREADS[case]}\n    @@close", 1))
+    assert message.startswith("intra_wave 'load' (kernel.py:L4): it holds a store of a value that several threads hold")
+    assert f"(tt.store, line L6); {ONE_OF_MANY}" in message
+
+
+@pytest.mark.usefixtures("needs_triton")
+def test_a_store_by_all_threads_is_taken() -> None:
+    pointers = f"\n    %ps = tt.splat %p : !tt.ptr<f16> -> {POINTERS}"
+    store = f"    tt.store %ps, %v : {POINTERS}\n    @@close"
+    mod = windowed(pointers + PAIR.replace("    @@close", store, 1))
+    for one in windows():
+        one.run(mod)
+
+
+@pytest.mark.usefixtures("needs_triton")
+def test_a_load_of_a_single_value() -> None:
+    assert (
+        "it holds a load of a single value (tt.load, line L4); LLVM may make a scalar load of it, which no scheduling "
+        "group takes: move it out [chunk_streams]"
+    ) in refusal(inside("%z = tt.load %p : !tt.ptr<f16>"))
+
+
 @pytest.mark.usefixtures("needs_triton")
 @pytest.mark.parametrize("case", ["a store", "a copy", "a commit", "a global store"])
 def test_writes_may_stand_in_a_pair(case: str) -> None:
@@ -155,6 +196,35 @@ MESSAGES = {
         PAIR.replace("@@dot(d)", "@@dot(d, la)"),
         "intra_wave 'load' (kernel.py:L1): the two regions of the pair depend on each other: tt.dot, line L5 uses what "
         "ttg.local_load, line L2 makes; load one iteration ahead into other registers [chunk_streams]",
+    ),
+    "a load that the product uses through LDS": (
+        GOOD.replace(
+            "    @@left(la)\n    @@dot(d)",
+            f"    @@global(g)\n    %z = ttg.local_alloc %g : ({TILE}) -> {SLOT}\n    "
+            f"%la = ttg.local_load %z : {SLOT} -> {LEFT}\n    @@dot(d, la)",
+        ),
+        "intra_wave 'weave' (kernel.py:L1): its memory and its MFMA depend on each other: tt.dot, line L5 uses what "
+        "amdg.buffer_load, line L2 loads; load one iteration ahead into other registers [chunk_streams]",
+    ),
+    "a pair whose product uses the load through LDS": (
+        PAIR.replace("@@left(la)", "@@global(g)").replace(
+            "@@dot(d)",
+            f"%z = ttg.local_alloc %g : ({TILE}) -> {SLOT}\n    %la = ttg.local_load %z : {SLOT} -> {LEFT}\n    "
+            "@@dot(d, la)",
+        ),
+        "intra_wave 'load' (kernel.py:L1): the two regions of the pair depend on each other: tt.dot, line L7 uses what "
+        "amdg.buffer_load, line L2 makes; load one iteration ahead into other registers [chunk_streams]",
+    ),
+    "a store of the product": (
+        GOOD.replace("@@dot(d)", f"@@dot(d)\n    %m32 = ttg.local_alloc %d : ({ACC}) -> {SLOT.replace('f16', 'f32')}"),
+        "intra_wave 'weave' (kernel.py:L1): its memory and its MFMA depend on each other: ttg.local_alloc, line L4 "
+        "uses what tt.dot, line L3 makes; put what takes the product behind the window [chunk_streams]",
+    ),
+    "a store of the product in the other region of a pair": (
+        "\n    @@open(first, 0)\n    @@dot(d)\n    @@close\n    @@open(second, 0)\n"
+        f"    %m32 = ttg.local_alloc %d : ({ACC}) -> {SLOT.replace('f16', 'f32')}\n    @@close\n",
+        "intra_wave 'first' (kernel.py:L1): the two regions of the pair depend on each other: ttg.local_alloc, line L5 "
+        "uses what tt.dot, line L2 makes; put what takes the product behind the window [chunk_streams]",
     ),
     "no MFMA": (
         GOOD.replace("    @@dot(d)\n", ""),
@@ -249,8 +319,9 @@ def test_arguments_of_the_other_scope() -> None:
         StageSpec("w", "intra_wave", priority=1)
     with pytest.raises(UsageError, match="pair belongs to scope='intra_wave' only; drop pair"):
         StageSpec("w", "inter_wave", pair=0)
-    with pytest.raises(UsageError, match="phase_gap belongs to scope='inter_wave' only; drop phase_gap"):
-        StageSpec("w", "intra_wave", phase_gap=2)
+    for gap in (1, 2):
+        with pytest.raises(UsageError, match="phase_gap belongs to scope='inter_wave' only; drop phase_gap"):
+            StageSpec("w", "intra_wave", phase_gap=gap)
 
 
 @pytest.mark.usefixtures("needs_triton")
