@@ -23,6 +23,7 @@ from amdwarp.asm.program import (
     words,
 )
 from amdwarp.asm.table import lookup
+from amdwarp.asm.table_gfx1250 import REFUSED as REFUSED_GFX1250
 from amdwarp.errors import EmulatorError
 
 #: Directives that say nothing the emulator needs.
@@ -106,8 +107,9 @@ def parse_instruction(text: str, line: int = 1, index: int = 0, source: SourceLo
     base, encoding = split_mnemonic(mnemonic)
     base = ALIASES.get(base, base)
     info = lookup(base)
-    if base in REFUSED:
-        raise EmulatorError(f"instruction '{text}' is not executed: {REFUSED[base]}", where=f"line {line}")
+    reason = REFUSED.get(base) or REFUSED_GFX1250.get(base)
+    if reason is not None:
+        raise EmulatorError(f"instruction '{text}' is not executed: {reason}", where=f"line {line}")
     if info is None:
         raise EmulatorError(
             f"instruction '{text}' is not known",

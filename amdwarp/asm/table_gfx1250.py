@@ -65,6 +65,7 @@ v_wmma_f32_16x16x4_f32 v_wmma_f32_16x16x32_f16 v_wmma_f32_16x16x32_bf16 v_wmma_f
 v_wmma_bf16_16x16x32_bf16 v_wmma_bf16f32_16x16x32_bf16 v_wmma_i32_16x16x64_iu8
 v_wmma_f32_16x16x128_f8f6f4
 """
+_SCALED_SHAPES = ("16x16x128_f8f6f4", "32x16x128_f4")
 _EIGHT_BIT = [f"{a}_{b}" for a in ("fp8", "bf8") for b in ("fp8", "bf8")]
 _WIDE = ("f16", "bf16", "f32")
 _PK8 = ("fp8", "bf8", "fp4")
@@ -134,7 +135,7 @@ def build() -> dict[str, InstructionInfo]:
     rows(_WMMA, Format.MFMA, 1)
     rows([f"v_wmma_{d}_16x16x{k}_{f}" for d in ("f32", "f16") for k in (64, 128) for f in _EIGHT_BIT], Format.MFMA, 1)
     rows("v_wmma_f32_32x16x128_f4", Format.MFMA, 1)
-    rows("v_wmma_scale_f32_16x16x128_f8f6f4 v_wmma_scale_f32_32x16x128_f4", Format.MFMA, 1)
+    rows([f"v_wmma_{s}_f32_{f}" for s in ("scale", "scale16") for f in _SCALED_SHAPES], Format.MFMA, 1)
     rows([f"v_cvt_scale_pk8_{w}_{n}" for w in _WIDE for n in _PK8], Format.VOP3, 1, "", ("exec",))
     rows([f"v_cvt_scalef32_pk8_{n}_{w}" for w in _WIDE for n in _PK8], Format.VOP3, 1, "", ("exec",))
     rows(_DS_LOADS, Format.DS, 1, "ds", ("exec",))
@@ -158,3 +159,25 @@ def build() -> dict[str, InstructionInfo]:
 ROWS: dict[str, InstructionInfo] = build()
 #: The mnemonics that gfx9 does not have.
 ONLY = frozenset(ROWS)
+
+
+def _refused() -> dict[str, str]:
+    sparse = [
+        *(f"v_swmmac_{kind}" for kind in ("f32_16x16x64_f16", "f32_16x16x64_bf16", "f16_16x16x64_f16")),
+        *(f"v_swmmac_{kind}" for kind in ("bf16_16x16x64_bf16", "bf16f32_16x16x64_bf16", "i32_16x16x128_iu8")),
+        *(f"v_swmmac_{d}_16x16x128_{f}" for d in ("f32", "f16") for f in _EIGHT_BIT),
+    ]
+    loads = ("tr16_b128", "tr8_b64", "tr6_b96", "tr4_b64")
+    cluster = [f"cluster_load_{size}" for size in ("b32", "b64", "b128")]
+    cluster += [f"cluster_load_async_to_lds_{size}" for size in _ASYNC.split()]
+    reasons = {
+        "no published source says which k a lane holds of a sparse operand, nor where its indices stand": sparse,
+        "no published source says which lane it takes each 6-bit element from": ["ds_load_tr6_b96"],
+        "no published source says which lane it takes each element from": [f"global_load_{tail}" for tail in loads],
+        "the workgroups of a cluster are run one after the other, so that none can pass data to another": cluster,
+    }
+    return {name: reason for reason, names in reasons.items() for name in names}
+
+
+#: Mnemonics that assemble for gfx1250 but are not executed: name to the reason.
+REFUSED: dict[str, str] = _refused()

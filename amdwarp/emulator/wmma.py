@@ -10,7 +10,8 @@ Established by: the pairing and the result layout after published probes of the 
 16x16x4 shapes. The runs of 16 bytes, and that scale byte q belongs to the k from 32 q on, from Triton's own compiled
 kernels: products of fp8 and fp4 operands with a scale for each 32 elements come out right under this rule (and under
 those that only number the k within such a block otherwise). The 32-row form from the same kernels: the second half of
-A's registers, and lanes 16-31 of its scales, are rows 16-31.
+A's registers, and lanes 16-31 of its scales, are rows 16-31. With a scale for each 16 elements the bytes of two registers
+belong to 16 k each, and e4m3 scales are plain e4m3 numbers: again from those kernels.
 
 Products are formed and summed in f32 (f64 for integers). The order of summation is the host's.
 """
@@ -26,18 +27,24 @@ import numpy as np
 from amdwarp.asm import Immediate, Register
 from amdwarp.asm.table_gfx1250 import ROWS
 from amdwarp.emulator.bind import Binder, handles
-from amdwarp.emulator.floats import BF8, FP4, FP8, SmallFloat, bf16_bits, scale_value
-from amdwarp.emulator.memory import Array
+from amdwarp.emulator.floats import BF6, BF8, FP4, FP6, FP8, SmallFloat, bf16_bits, decode, scale_value
+from amdwarp.emulator.memory import Array, Fault
 from amdwarp.emulator.mfma import OperandCache, _brains, _bytes, _halves, _packed, _singles
 from amdwarp.emulator.state import Batch, Closure
 
 Decoder = Callable[[Array], Array]
 
-#: The 6-bit formats are left out: where their k stand is not established.
-FORMATS: dict[str, SmallFloat] = {"MATRIX_FMT_FP8": FP8, "MATRIX_FMT_BF8": BF8, "MATRIX_FMT_FP4": FP4}
-_SHAPE = re.compile(r"v_wmma_(scale_)?(f32|f16|bf16|bf16f32|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
-#: Elements of a lane's run that is consecutive in k, by bits of an element.
-RUNS = {32: 2, 16: 8, 8: 16, 4: 32}
+FORMATS: dict[str, SmallFloat] = {
+    "MATRIX_FMT_FP8": FP8,
+    "MATRIX_FMT_BF8": BF8,
+    "MATRIX_FMT_FP6": FP6,
+    "MATRIX_FMT_BF6": BF6,
+    "MATRIX_FMT_FP4": FP4,
+}
+_SHAPE = re.compile(r"v_wmma_(scale_|scale16_)?(f32|f16|bf16|bf16f32|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
+#: Elements of a lane's run that is consecutive in k, by bits of an element. That of 6-bit formats is not established;
+#: they are taken together with each other and without scales only, where it makes no difference.
+RUNS = {32: 2, 16: 8, 8: 16, 6: 64, 4: 32}
 
 
 def k_numbers(bits: int, per_lane: int) -> Array:
@@ -165,18 +172,31 @@ def _check_modifiers(binder: Binder, name: str) -> None:
 _WMMA = [name for name in ROWS if _SHAPE.match(name)]
 
 
+def _positive(codes: Array) -> Array:
+    """Values of e4m3 scales; what a sign bit would mean is not established."""
+    if (codes & 0x80).any():
+        raise Fault("an e4m3 scale has its sign bit set")
+    return decode(codes, FP8)
+
+
 @handles(*_WMMA)
 def bind_wmma(binder: Binder) -> Closure:
     """D = A B + C; exec is not looked at."""
     match = _SHAPE.match(binder.inst.base)
     assert match is not None
-    scaled, kind, m, k, name = bool(match[1]), match[2], int(match[3]), int(match[5]), match[6]
+    scaled, kind, m, k, name = match[1], match[2], int(match[3]), int(match[5]), match[6]
+    each = 16 if scaled == "scale16_" else 32
     binder.need(6 if scaled else 4)
     blocks = m // 16
     (decode_a, bits_a), (decode_b, bits_b) = _operand(binder, name, 0), _operand(binder, name, 1)
+    if 6 in (bits_a, bits_b) and (bits_a != bits_b or scaled):
+        problem = (
+            "a 6-bit operand beside one of another width, or with scales: no published source says which k it holds"
+        )
+        raise binder.fail(problem)
     registers_a, registers_b = blocks * k // 2 * bits_a // 32, k // 2 * bits_b // 32
     a, rows_b = binder.vector(1, registers_a), binder.vector(2, registers_b)
-    scales = [_scale(binder, which, 16 * (blocks if which == 0 else 1)) for which in (0, 1)] if scaled else None
+    scales = [_scale(binder, which, 16 * (blocks if which == 0 else 1), each) for which in (0, 1)] if scaled else None
     put = _result(binder, kind, 8 * blocks)
     _check_modifiers(binder, name)
     build_a, build_b = _matrix(decode_a, bits_a, blocks), _matrix(decode_b, bits_b, 1)
@@ -234,30 +254,35 @@ def _result(binder: Binder, kind: str, count: int) -> Callable[[Batch, Array], N
     return put_half
 
 
-def _scale(binder: Binder, which: int, rows: int) -> Callable[[Batch, Array], Array]:
-    """Scaling of A (0) or B (1): four e8m0 bytes in the lane of the row, one for each block of 32 k.
+#: Scale formats and their values. E5M3, which no kernel of Triton uses, is left out.
+_SCALES: dict[str, Callable[[Array], Array]] = {"MATRIX_SCALE_FMT_E8": scale_value, "MATRIX_SCALE_FMT_E4M3": _positive}
+
+
+def _scale(binder: Binder, which: int, rows: int, each: int) -> Callable[[Batch, Array], Array]:
+    """Scaling of A (0) or B (1): a byte for each block of `each` k, in the lane of the row, lowest k first.
 
     matrix_a_scale and matrix_b_scale name the lane half that holds them.
     """
     letter = "ab"[which]
     form = binder.take(f"matrix_{letter}_scale_fmt", "MATRIX_SCALE_FMT_E8")
-    if form != "MATRIX_SCALE_FMT_E8":
+    if form not in _SCALES:
         raise binder.fail(f"scale format {form} is not known")
     place = binder.take(f"matrix_{letter}_scale", "MATRIX_SCALE_ROW0")
     if place not in ("MATRIX_SCALE_ROW0", "MATRIX_SCALE_ROW1"):
         raise binder.fail(f"scale place {place} is not known")
     start = 16 * int(place[-1])
-    if not isinstance(binder.ops[4 + which], Register):
-        raise binder.fail("a constant scale is not known")
-    get = binder.source(4 + which, "u32")
+    op = binder.ops[4 + which]
+    if not isinstance(op, Register) or op.kind != "v":
+        raise binder.fail("a scale must be a vector register")
+    count = 32 // each
+    row, value_of = binder.vector(4 + which, count), _SCALES[form]
 
     def apply(b: Batch, matrix: Array) -> Array:
-        words = np.ascontiguousarray(np.broadcast_to(get(b), (b.n, 32)))
         # A of 32 rows takes all lanes.
-        held = words if rows == 32 else words[:, start : start + 16]
-        codes = np.ascontiguousarray(held).view(np.uint8).reshape(b.n, rows, 4)
-        factors = scale_value(codes)
-        scaled: Array = (matrix.reshape(b.n, rows, 4, 32) * factors[..., None]).reshape(matrix.shape)
+        lanes = slice(0, 32) if rows == 32 else slice(start, start + 16)
+        words = np.ascontiguousarray(b.u[row : row + count, :, lanes].transpose(1, 2, 0))
+        factors = value_of(words.view(np.uint8))
+        scaled: Array = (matrix.reshape(b.n, rows, 4 * count, each) * factors[..., None]).reshape(matrix.shape)
         return scaled
 
     return apply

@@ -83,9 +83,19 @@ def test_counters() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("v_wmma_scale16_f32_16x16x128_f8f6f4", "v_swmmac_f32_16x16x64_f16", "ds_load_tr6_b96", "s_get_pc_i64"),
+        *("v_wmma_scale8_f32_16x16x128_f8f6f4", "v_swmmac_f32_16x16x64_f16", "ds_load_tr6_b96", "s_get_pc_i64"),
         *("s_round_mode", "v_pk_fma_bf16", "v_permlane_up_b32", "cluster_load_b32"),
     ],
 )
 def test_not_known(name: str) -> None:
     assert lookup(name) is None
+
+
+def test_what_is_refused_has_a_reason_and_no_row() -> None:
+    from amdwarp.asm.table_gfx1250 import REFUSED
+
+    assert not set(REFUSED) & set(TABLE)
+    assert all(len(reason.split()) > 6 for reason in REFUSED.values())
+    for name, reason in REFUSED.items():
+        with pytest.raises(EmulatorError, match=reason):
+            parse_instruction(f"{name} v0, v1")

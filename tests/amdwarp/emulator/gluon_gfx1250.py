@@ -136,8 +136,11 @@ def copy_through_lds(x, out, n, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def scaled(a, b, c, sa, sb, FA: gl.constexpr, FB: gl.constexpr, PA: gl.constexpr, PB: gl.constexpr, WIDE: gl.constexpr):
-    # One warp; 32 or 16 rows, 16 columns, K of 128 in one instruction.
+def scaled(
+    a, b, c, sa, sb,
+    FA: gl.constexpr, FB: gl.constexpr, PA: gl.constexpr, PB: gl.constexpr, WIDE: gl.constexpr, EACH: gl.constexpr,
+):  # fmt: skip
+    # One warp; 32 or 16 rows, 16 columns, K of 128 in one instruction; a scale for EACH elements.
     m: gl.constexpr = 32 if WIDE else 16
     acc_layout: gl.constexpr = gl.amd.AMDWMMALayout(3, not WIDE, [], [], [m, 16, 128])
     packed: gl.constexpr = gl.amd.AMDWMMALayout(3, not WIDE, [], [], [m, 16, 64])
@@ -149,14 +152,14 @@ def scaled(a, b, c, sa, sb, FA: gl.constexpr, FB: gl.constexpr, PA: gl.constexpr
     bn = gl.arange(0, 16, gl.SliceLayout(0, lb))
     x = gl.load(a + am[:, None] * (128 // PA) + ak[None, :])
     y = gl.load(b + bk[:, None] + bn[None, :] * (128 // PB))
-    lsa: gl.constexpr = g.get_wmma_scale_layout(la, [m, 4])
-    lsb: gl.constexpr = g.get_wmma_scale_layout(lb, [16, 4])
+    lsa: gl.constexpr = g.get_wmma_scale_layout(la, [m, 128 // EACH], EACH)
+    lsb: gl.constexpr = g.get_wmma_scale_layout(lb, [16, 128 // EACH], EACH)
     sm = gl.arange(0, m, gl.SliceLayout(1, lsa))
-    sk = gl.arange(0, 4, gl.SliceLayout(0, lsa))
+    sk = gl.arange(0, 128 // EACH, gl.SliceLayout(0, lsa))
     tn = gl.arange(0, 16, gl.SliceLayout(1, lsb))
-    tk = gl.arange(0, 4, gl.SliceLayout(0, lsb))
-    s = gl.load(sa + sm[:, None] * 4 + sk[None, :])
-    t = gl.load(sb + tn[:, None] * 4 + tk[None, :])
+    tk = gl.arange(0, 128 // EACH, gl.SliceLayout(0, lsb))
+    s = gl.load(sa + sm[:, None] * (128 // EACH) + sk[None, :])
+    t = gl.load(sb + tn[:, None] * (128 // EACH) + tk[None, :])
     acc = g.wmma_scaled(x, s, FA, y, t, FB, gl.zeros((m, 16), gl.float32, acc_layout))
     cm = gl.arange(0, m, gl.SliceLayout(1, acc_layout))
     cn = gl.arange(0, 16, gl.SliceLayout(0, acc_layout))

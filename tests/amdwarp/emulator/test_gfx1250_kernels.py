@@ -179,21 +179,35 @@ def _operand(random: Any, form: str, rows: int) -> tuple[Any, Any]:
     return values.view(np.uint8), values.astype(np.float64)
 
 
+def _scale(random: Any, kind: str, rows: int, each: int) -> tuple[Any, Any]:
+    """(codes to pass, exact values [rows, 128])."""
+    if kind == "u8":
+        codes = random.integers(120, 134, (rows, 128 // each), dtype=np.uint8)
+        values = np.exp2(codes.astype(np.float64) - 127)
+    else:
+        values = random.uniform(0.1, 4, (rows, 128 // each)).astype(FP8["e4m3"])
+        codes, values = values.view(np.uint8), values.astype(np.float64)
+    return codes, np.repeat(values, each, axis=1)
+
+
 @pytest.mark.parametrize(("forms", "wide"), [*((forms, False) for forms in SCALED), (("e2m1", "e2m1"), True)], ids=str)
-def test_scaled_product(random: Any, forms: tuple[str, str], wide: bool) -> None:
+@pytest.mark.parametrize(("each", "kind"), [(32, "u8"), (16, "u8"), (16, "fp8e4nv"), (32, "fp8e4nv")])
+def test_scaled_product(random: Any, forms: tuple[str, str], wide: bool, each: int, kind: str) -> None:
+    if VERSION < (3, 9) and (each, kind) != (32, "u8"):
+        pytest.skip("this Triton has no such scales")
+    if kind != "u8" and forms != ("e2m1", "e2m1"):
+        pytest.skip("Triton has such scales for 4-bit operands only")
     rows = 32 if wide else 16
     (a, left), (b, right) = _operand(random, forms[0], rows), _operand(random, forms[1], 16)
-    sa = random.integers(120, 134, (rows, 4), dtype=np.uint8)
-    sb = random.integers(120, 134, (16, 4), dtype=np.uint8)
+    (sa, scale_a), (sb, scale_b) = _scale(random, kind, rows, each), _scale(random, kind, 16, each)
     c = np.zeros((rows, 16), F32)
     pack = [2 if form == "e2m1" else 1 for form in forms]
-    values = {"FA": forms[0], "FB": forms[1], "PA": pack[0], "PB": pack[1], "WIDE": wide}
-    types = dict.fromkeys(("a", "b", "sa", "sb"), "*u8") | {"c": "*fp32"}
+    values = {"FA": forms[0], "FB": forms[1], "PA": pack[0], "PB": pack[1], "WIDE": wide, "EACH": each}
+    types = dict.fromkeys(("a", "b"), "*u8") | dict.fromkeys(("sa", "sb"), f"*{kind}") | {"c": "*fp32"}
     text = run("scaled", types, values, [a, b, c, sa, sb], (1,), hints=True, warps=1)
-    assert ("v_wmma_scale_f32_32x16x128_f4" if wide else "v_wmma_scale_f32_16x16x128_f8f6f4") in text
-    left = left * np.exp2(np.repeat(sa.astype(np.float64) - 127, 32, axis=1))
-    right = right * np.exp2(np.repeat(sb.astype(np.float64) - 127, 32, axis=1))
-    expected = left @ right.T
+    name = f"v_wmma_{'scale' if each == 32 else 'scale16'}_f32_{'32x16x128_f4' if wide else '16x16x128_f8f6f4'}"
+    assert name in text
+    expected = (left * scale_a) @ (right * scale_b).T
     np.testing.assert_allclose(c, expected, atol=1e-5 * np.abs(expected).max())
 
 

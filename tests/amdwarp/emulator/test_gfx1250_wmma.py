@@ -203,10 +203,77 @@ def test_wide(run: Any, random: Any, scaled: bool) -> None:
         "v_wmma_scale_f32_16x16x128_f8f6f4 v[100:107], v[10:25], v[40:55], 0, v2, v3 "
         "matrix_a_scale_fmt:MATRIX_SCALE_FMT_E5M3",
         "v_wmma_scale_f32_16x16x128_f8f6f4 v[100:107], v[10:25], v[40:55], 0, v2, 0",
-        "v_wmma_scale16_f32_16x16x128_f8f6f4 v[100:107], v[10:25], v[40:55], 0, v[2:3], v[4:5]",
-        "v_swmmac_f32_16x16x64_f16 v[100:107], v[10:17], v[40:55], v2",
+        "v_wmma_scale16_f32_16x16x128_f8f6f4 v[100:107], v[10:25], v[40:55], 0, v2, v[4:5]",
+        "v_wmma_scale_f32_16x16x128_f8f6f4 v[100:107], v[10:21], v[40:51], 0, v2, v3 "
+        "matrix_a_fmt:MATRIX_FMT_FP6 matrix_b_fmt:MATRIX_FMT_BF6",
     ],
 )
 def test_refused(run: Any, line: str) -> None:
     with pytest.raises(EmulatorError, match="line"):
         run([line])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("v_swmmac_f32_16x16x64_f16 v[100:107], v[10:17], v[40:55], v2", "which k a lane holds"),
+        ("ds_load_tr6_b96 v[100:102], v1", "takes each 6-bit element from"),
+        ("global_load_tr16_b128 v[100:103], v1, s[4:5]", "takes each element from"),
+        ("cluster_load_async_to_lds_b128 v1, v2, s[4:5]", "workgroups of a cluster"),
+    ],
+)
+def test_refused_with_a_reason(run: Any, line: str, reason: str) -> None:
+    with pytest.raises(EmulatorError, match=reason):
+        run([line])
+
+
+@pytest.mark.parametrize("form_a", ["FP6", "BF6"])
+@pytest.mark.parametrize("form_b", ["FP6", "BF6"])
+def test_6_bit_operands(run: Any, random: Any, form_a: str, form_b: str) -> None:
+    """A lane's 64 codes stand in 12 registers, lowest bits first; its k are the same for A and B."""
+    kinds = {"FP6": ml_dtypes.float6_e2m3fn, "BF6": ml_dtypes.float6_e3m2fn}
+    codes = random.integers(0, 64, (2, 32, 64), dtype=np.uint8)
+    bits = np.unpackbits(codes[..., None], axis=-1, bitorder="little")[..., :6].reshape(2, 32, -1)
+    words = np.packbits(bits, axis=-1, bitorder="little").view(np.uint32)
+    inputs = registers(10, words[0].T.copy()) | registers(40, words[1].T.copy())
+    line = "v_wmma_f32_16x16x128_f8f6f4 v[100:107], v[10:21], v[40:51], 0"
+    out = run([f"{line} matrix_a_fmt:MATRIX_FMT_{form_a} matrix_b_fmt:MATRIX_FMT_{form_b}"], inputs, OUT)
+    a, b = (
+        codes[at].view(kinds[form]).astype(np.float64).reshape(2, 16, 64) for at, form in enumerate((form_a, form_b))
+    )
+    expected = np.einsum("hik,hjk->ij", a, b)
+    np.testing.assert_allclose(result(out, 100), expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("rows", [16, 32])
+@pytest.mark.parametrize("form", ["E8", "E4M3"])
+def test_a_scale_for_16_elements(run: Any, random: Any, rows: int, form: str) -> None:
+    """Byte q of two registers in the lane of the row belongs to the k from 16 q on."""
+    (left, a), (right, b) = _operand(random, "FP4", rows), _operand(random, "FP4")
+    codes = random.integers(120, 135, (2, 32, 8), dtype=np.uint8)
+    if form == "E4M3":
+        codes = random.integers(0, 0x7F, (2, 32, 8), dtype=np.uint8)
+    words = codes.view(np.uint32)
+    inputs = registers(10, left) | registers(40, right)
+    inputs |= {f"v{2 + 2 * at + half}": words[at, :, half].copy() for at in (0, 1) for half in (0, 1)}
+    tail = "".join(f" matrix_{letter}_scale_fmt:MATRIX_SCALE_FMT_E4M3" for letter in "ab" if form == "E4M3")
+    last = 99 + rows // 2
+    if rows == 32:
+        line = f"v_wmma_scale16_f32_32x16x128_f4 v[100:{last}], v[10:25], v[40:47], 0, v[2:3], v[4:5]{tail}"
+    else:
+        tail += " matrix_a_fmt:MATRIX_FMT_FP4 matrix_b_fmt:MATRIX_FMT_FP4"
+        line = f"v_wmma_scale16_f32_16x16x128_f8f6f4 v[100:{last}], v[10:17], v[40:47], 0, v[2:3], v[4:5]{tail}"
+    scale = np.exp2(codes.astype(np.float64) - 127) if form == "E8" else codes.view(FP8).astype(np.float64)
+    a, b = a * np.repeat(scale[0, :rows], 16, axis=1), b * np.repeat(scale[1, :16], 16, axis=1)
+    out = run([line], inputs, [f"v{n}" for n in range(100, last + 1)])
+    expected = a @ b.T
+    got = np.concatenate([result(out, 100 + 8 * at) for at in range(rows // 16)])
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_a_negative_scale(run: Any) -> None:
+    line = "v_wmma_scale_f32_16x16x128_f8f6f4 v[100:107], v[10:25], v[40:55], 0, v2, v3"
+    tail = " matrix_a_scale_fmt:MATRIX_SCALE_FMT_E4M3 matrix_b_scale_fmt:MATRIX_SCALE_FMT_E4M3"
+    inputs = {"v2": np.full(32, 0x80, np.uint32), "v3": np.full(32, 0x38383838, np.uint32)}
+    with pytest.raises(EmulatorError, match="sign bit"):
+        run([line + tail], inputs, OUT)
