@@ -10,8 +10,8 @@ Established by: the pairing and the result layout after published probes of the 
 16x16x4 shapes. The runs of 16 bytes, and that scale byte q belongs to the k from 32 q on, from Triton's own compiled
 kernels: products of fp8 and fp4 operands with a scale for each 32 elements come out right under this rule (and under
 those that only number the k within such a block otherwise). The 32-row form from the same kernels: the second half of
-A's registers, and lanes 16-31 of its scales, are rows 16-31. With a scale for each 16 elements the bytes of two registers
-belong to 16 k each, and e4m3 scales are plain e4m3 numbers: again from those kernels.
+A's registers, and lanes 16-31 of its scales, are rows 16-31. With a scale for each 16 elements the bytes of two
+registers belong to 16 k each, and e4m3 scales are plain e4m3 numbers: again from those kernels.
 
 Products are formed and summed in f32 (f64 for integers). The order of summation is the host's.
 """
