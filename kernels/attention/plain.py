@@ -17,6 +17,8 @@ import triton.language as tl
 
 from amdwarp.jit import jit
 
+from .rules import visible
+
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 # What changes from call to call and must not make a kernel of its own.
@@ -102,12 +104,8 @@ def walk(
             inside = row_exists[:, None] & (key < hi)[None, :]
             s += tl.load(bias + (key.to(tl.int64) * bias_key)[None, :], mask=inside, other=0.0).to(tl.float32) * LOG2_E
         if EDGE:
-            visible = (key < hi)[None, :]
-            if LEFT:
-                visible &= key[None, :] >= (position - left)[:, None]
-            if RIGHT:
-                visible &= key[None, :] <= (position + right)[:, None]
-            s = tl.where(visible, s, float("-inf"))
+            seen = visible(position[:, None], key[None, :], left, right, LEFT, RIGHT) & (key < hi)[None, :]
+            s = tl.where(seen, s, float("-inf"))
         new_top = tl.maximum(top, tl.max(s, 1))
         if EDGE or OPT.bias:
             # a row that has seen nothing yet: exp2(-inf - 0) is 0, where -inf - -inf would be no number

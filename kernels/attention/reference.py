@@ -204,6 +204,22 @@ ROUNDING = {
 FP32 = 2.0**-24
 
 
+def logit_error(q: Array, k: Array, s: Array, options: AttentionOptions) -> Array:
+    """How far fp32 may move each logit: sums of dim products and the few operations that follow; 0 if not visible.
+
+    Args:
+        q, k, options: as `logits` takes them.
+        s: what it returned.
+    """
+    q, k = (np.abs(np.asarray(x).astype(np.float64)) for x in (q, k))
+    k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
+    magnitude = options.scale_of(q.shape[3]) * (q @ k.swapaxes(2, 3))
+    seen = np.isfinite(s)
+    size = np.where(seen, np.abs(np.where(seen, s, 0.0)), 0.0)
+    moved = ((q.shape[3] + 8) * magnitude + 8 * size + 8 * (options.softcap or 0.0) + 8) * FP32
+    return np.where(seen, moved, 0.0)
+
+
 def tolerance(
     q: Array,
     k: Array,
@@ -233,14 +249,8 @@ def tolerance(
     kind = str(v.dtype)
     s = logits(q, k, options, alibi=alibi, bias=bias)
     p, lse = probabilities(s, sinks)
-    ratio = q.shape[1] // k.shape[1]
-    q, k, v = (np.abs(np.asarray(x).astype(np.float64)) for x in (q, k, v))
-    k, v = np.repeat(k, ratio, axis=1), np.repeat(v, ratio, axis=1)
-    magnitude = options.scale_of(q.shape[3]) * (q @ k.swapaxes(2, 3))
-    seen = np.isfinite(s)
-    size = np.where(seen, np.abs(np.where(seen, s, 0.0)), 0.0)
-    moved = ((q.shape[3] + 8) * magnitude + 8 * size + 8 * (options.softcap or 0.0) + 8) * FP32
-    top = np.max(np.where(seen, moved, 0.0), axis=3, keepdims=True, initial=0.0)
+    v = np.repeat(np.abs(np.asarray(v).astype(np.float64)), q.shape[1] // k.shape[1], axis=1)
+    top = np.max(logit_error(q, k, s, options), axis=3, keepdims=True, initial=0.0)
     relative, absolute = ROUNDING[kind]
     keys = s.shape[3]
     weight = p @ v

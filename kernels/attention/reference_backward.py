@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from .options import AttentionOptions
-from .reference import Array, logits, probabilities
+from .reference import FP32, ROUNDING, Array, logit_error, logits, probabilities
+from .reference import tolerance as forward_tolerance
 
 
 @dataclass(frozen=True)
@@ -122,3 +123,76 @@ def _sum_to(gradient: Array, shape: tuple[int, ...]) -> Array:
     gradient = gradient.sum(axis=tuple(range(extra)))
     wide = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
     return gradient.sum(axis=wide, keepdims=True)
+
+
+def tolerance(
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    options: AttentionOptions | None = None,
+    *,
+    sinks: Any = None,
+    alibi: Any = None,
+    bias: Any = None,
+    dlse: Any = None,
+) -> Gradients:
+    """How far correct kernels' gradients may be from `attention_backward`, element by element.
+
+    They start from an out and lse within `reference.tolerance`. A probability errs by the fraction by which its logit
+    and lse may be moved; dp and delta by fp32 sums, and delta by what out errs; probabilities and ds are rounded to the
+    type of q before they meet dout, q and k; sums are fp32; the results are rounded once, those of sinks and bias not
+    at all. Every bound is a sum of magnitudes, so errors that cancel stay far inside of it.
+
+    Args:
+        dout, q, k, v, options, sinks, alibi, bias, dlse: as `attention_backward` takes them.
+
+    Returns:
+        bounds of the absolute error, float64.
+    """
+    options = options or AttentionOptions()
+    relative, absolute = ROUNDING[str(q.dtype)]
+    extras = {"sinks": sinks, "alibi": alibi, "bias": bias}
+    out_error, lse_error = forward_tolerance(q, k, v, options, out_dtype=str(q.dtype), **extras)
+    s = logits(q, k, options, alibi=alibi, bias=bias)
+    p, lse = probabilities(s, sinks)
+    moved = logit_error(q, k, s, options)
+    heads, group = k.shape[1], q.shape[1] // k.shape[1]
+    dout, q, k, v = (np.asarray(one).astype(np.float64) for one in (dout, q, k, v))
+    keys, values = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    rows_summed, keys_summed = q.shape[2] * group + 16, keys.shape[2] + 16
+    of_lse = np.zeros(lse.shape) if dlse is None else np.abs(np.asarray(dlse).astype(np.float64))
+
+    p_error = p * (moved + lse_error[..., None] + 8 * FP32)
+    dp = dout @ values.swapaxes(2, 3)
+    dp_error = (v.shape[3] + 8) * FP32 * (np.abs(dout) @ np.abs(values).swapaxes(2, 3))
+    delta = (p * dp).sum(axis=3) - (0.0 if dlse is None else np.asarray(dlse).astype(np.float64))
+    delta_error = (np.abs(dout) * (out_error + (v.shape[3] + 8) * FP32 * np.abs(p @ values))).sum(axis=3)
+    delta_error += 4 * FP32 * (np.abs(delta) + of_lse)
+    ds = np.abs(p * (dp - delta[..., None]))
+    ds_error = p_error * np.abs(dp - delta[..., None]) + p * (dp_error + delta_error[..., None]) + 4 * FP32 * ds
+    bias_error = None if bias is None else _sum_to(ds_error + keys_summed * FP32 * ds, np.shape(bias))
+    if options.softcap is not None:
+        tanh = np.tanh(options.scale_of(q.shape[3]) * (q @ keys.swapaxes(2, 3)) / options.softcap)
+        slack, slack_error = 1.0 - tanh**2, 2 * moved / options.softcap + 16 * FP32
+        ds, ds_error = ds * slack, ds_error * slack + ds * slack_error
+    ds_error = ds_error + relative * (ds + ds_error) + np.where(p > 0, absolute, 0.0)
+    p_error = p_error + relative * (p + p_error) + np.where(p > 0, absolute, 0.0)
+
+    scale = options.scale_of(q.shape[3])
+    q_error = scale * ((ds_error + keys_summed * FP32 * ds) @ np.abs(keys))
+    k_error = scale * ((ds_error + rows_summed * FP32 * ds).swapaxes(2, 3) @ np.abs(q))
+    v_error = (p_error + rows_summed * FP32 * p).swapaxes(2, 3) @ np.abs(dout)
+    q_size, k_size, v_size = scale * (ds @ np.abs(keys)), scale * (ds.swapaxes(2, 3) @ np.abs(q)), p.swapaxes(2, 3)
+    v_size = v_size @ np.abs(dout)
+    bounds = []
+    for error, size in ((q_error, q_size), (k_error, k_size), (v_error, v_size)):
+        bounds.append(error + relative * (size + error) + absolute)
+    sink_error = None
+    if sinks is not None:
+        sink = np.asarray(sinks).astype(np.float64)[None, :, None]
+        p_sink = np.exp(sink - lse)
+        moved_sink = lse_error + 8 * FP32 * (np.abs(sink) + np.abs(lse) + 1)
+        of_rows = p_sink * (delta_error + np.abs(delta) * (moved_sink + (lse.shape[0] * lse.shape[2] + 16) * FP32))
+        sink_error = of_rows.sum(axis=(0, 2)) + absolute
+    return Gradients(bounds[0], _sum_groups(bounds[1], heads), _sum_groups(bounds[2], heads), sink_error, bias_error)
