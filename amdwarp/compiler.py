@@ -13,6 +13,7 @@ never touched.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import threading
@@ -257,10 +258,15 @@ def _llir(backend: Any, options: Any, stock: Any, kernel: str, src: Any, metadat
 
     if not codegen.has_tasks(src):
         return str(stock(src, metadata))
+    from .task_registers import waves_wanted
+
+    options = dataclasses.replace(options, waves_per_eu=options.waves_per_eu or waves_wanted(metadata))
     return codegen.make_llir(backend, options, src, metadata, _dump_folder(kernel, metadata))
 
 
 def _insert_stages(stages: dict[str, Any], kernel: str, llir: Callable[[Any, Any], str]) -> None:
+    from .task_registers import complete
+
     stock = dict(stages) | {"llir": llir}
     stages.clear()
     first = next(iter(stock))
@@ -276,8 +282,8 @@ def _insert_stages(stages: dict[str, Any], kernel: str, llir: Callable[[Any, Any
                 kept["llir"] if src is kept.get(STAGE) else _checked(run(src, metadata), staged)
             )
         elif name == "amdgcn":
-            stages[name] = lambda src, metadata, run=run: (
-                kept["amdgcn"] if src is kept.get("llir") else run(src, metadata)
+            stages[name] = lambda src, metadata, run=run: complete(
+                kept["amdgcn"] if src is kept.get("llir") else run(src, metadata), metadata
             )
         else:
             stages[name] = run
@@ -307,12 +313,14 @@ def _schedule(
     from .lowering.analysis.windows import marks
     from .lowering.passes import STAGES, DropWindows, tasks, windows
     from .lowering.pipeline import run_passes
+    from .task_registers import announce
     from .weave import COMPLAINTS, Placement, Weaver, policy
 
     keep, context = _dump_folder(kernel, metadata), mod.context
     module = bridge.read(mod)
     staged.append(any(anchor_of(op) and not marks(op) for op in module.walk()))
     after = tasks(module)
+    announce(module, metadata)
     if not any(map(marks, module.walk())) or policy() == "drop":
         run_passes(module, [DropWindows(), *STAGES, *after], dump_to=keep)
         return bridge.write(module, context, keep_in=keep)

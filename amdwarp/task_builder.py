@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 from .errors import UsageError
 from .tasks import PlacedTask, TaskSpec, async_task, async_tasks, place
 
-NAMES, STARTS, REGISTERS = "amdwarp.tasks.names", "amdwarp.tasks.starts", "amdwarp.tasks.registers"
+NAMES, STARTS, REGISTERS, LINES, FILE = (
+    f"amdwarp.tasks.{name}" for name in ("names", "starts", "registers", "lines", "file")
+)
 
 
 @dataclass
@@ -176,7 +179,7 @@ def _specialize(
     home = builder.new_block()
     op.get_default_region().push_back(home)
     block.merge_block_before(home)
-    _annotate(builder, op, [one for _, one in workers], default_registers)
+    _annotate(generator, op, [trunk, *(task for task, _ in workers)], [one for _, one in workers], default_registers)
     arguments = flatten_values_to_ir(captured.values())
     builder.create_block_with_parent(op.get_partition_op_holder(), [])
     regions = builder.create_warp_specialize_partitions(arguments, len(workers))
@@ -199,14 +202,30 @@ def _specialize(
             generator.set_value(name, value)
 
 
-def _annotate(builder: Any, op: Any, placed: list[PlacedTask], default_registers: int | None) -> None:
-    """Names, places and budgets for the passes on TTGIR, in the words of attributes that survive until then."""
-    names = ",".join(one.name for one in placed)
-    op.set_attr(NAMES, builder.get_string_attr(names))
-    starts = [-1 if one.start is None else one.start for one in placed]
-    op.set_attr(STARTS, builder.get_string_attr(",".join(map(str, starts))))
+def _annotate(
+    generator: Any, op: Any, tasks: list[_Task], placed: list[PlacedTask], default_registers: int | None
+) -> None:
+    """Names, places, budgets and lines for the passes on TTGIR, in attributes that survive until then."""
     asked = [default_registers, *(one.registers for one in placed)]
-    op.set_attr(REGISTERS, builder.get_string_attr(",".join(str(-1 if n is None else n) for n in asked)))
+    texts = {
+        NAMES: ",".join(one.name for one in placed),
+        STARTS: ",".join(str(-1 if one.start is None else one.start) for one in placed),
+        REGISTERS: ",".join(str(-1 if number is None else number) for number in asked),
+        LINES: ",".join(
+            f"{_number(generator, one.node.lineno)}-{_number(generator, _last(one.node))}" for one in tasks
+        ),
+        FILE: os.path.basename(generator.file_name),
+    }
+    for name, text in texts.items():
+        op.set_attr(name, generator.builder.get_string_attr(text))
+
+
+def _span(generator: Any, node: ast.stmt) -> str:
+    return f"{_number(generator, node.lineno)}-{_number(generator, _last(node))}"
+
+
+def _last(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
 
 
 def _captures(generator: Any, workers: list[tuple[_Task, PlacedTask]]) -> dict[str, Any]:
@@ -242,7 +261,7 @@ def _loaded(body: list[ast.stmt]) -> Iterator[ast.Name]:
 
 def _used_outside(generator: Any, node: ast.With) -> set[str]:
     """Names that the function uses somewhere outside of the block."""
-    last = node.end_lineno or node.lineno
+    last = _last(node)
     return {
         inner.id
         for inner in ast.walk(generator.jit_fn.parse())
@@ -274,7 +293,11 @@ def _context(generator: Any, num_warps: int, replica: int, default: bool) -> Ite
 
 
 def _line(generator: Any, node: Any) -> str:
-    return f"{generator.file_name}:{generator.begin_line + node.lineno}"
+    return f"{generator.file_name}:{_number(generator, node.lineno)}"
+
+
+def _number(generator: Any, line: int) -> int:
+    return int(generator.begin_line + line)
 
 
 def _first_line(statement: ast.stmt) -> str:

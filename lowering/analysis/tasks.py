@@ -14,9 +14,9 @@ PARTITIONS = "ttg.warp_specialize.partitions"
 INIT, ARRIVE, WAIT = "amdg.init_barrier", "amdg.arrive_barrier", "amdg.wait_barrier"
 BARRIERS = (INIT, ARRIVE, WAIT)
 
-TASK_NAMES = "amdwarp.tasks.names"
-TASK_STARTS = "amdwarp.tasks.starts"
-TASK_REGISTERS = "amdwarp.tasks.registers"
+MARKS = "amdwarp.tasks."
+"""Start of the names of what the front end says of a block: names, starts, registers, lines, file."""
+TASK_STARTS = f"{MARKS}starts"
 
 _VIEWS = ("ttg.memdesc_index", "ttg.memdesc_subslice", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape")
 
@@ -129,3 +129,25 @@ def _home(op: Op) -> Op:
 def arrivals_of(op: Op, counts: dict[Op, int]) -> int:
     """The count of the barrier that an arrive or wait uses."""
     return counts[_home(op)]
+
+
+def described(op: Op) -> dict[str, list[str]]:
+    """What the front end says of a block: its marks by name, each split at commas."""
+    marks = {key.removeprefix(MARKS): text for key, text in op.attributes.items() if key.startswith(MARKS)}
+    return {name: text.strip('"').split(",") for name, text in marks.items()}
+
+
+def starts_of(op: Op, trunk: int) -> list[tuple[int, int]]:
+    """(first wave, waves) of each non-default task, as its author asked, or one behind the other.
+
+    Args:
+        op: a ``ttg.warp_specialize`` with the mark ``starts``; partitions behind those it names are padding.
+        trunk: waves of the default task.
+    """
+    asked = [int(number) for number in described(op)["starts"]]
+    waves = integers(op.properties["partitionNumWarps"])[: len(asked)]
+    places, following = [], trunk
+    for start, count in zip(asked, waves, strict=True):
+        places.append((following if start < 0 else start, count))
+        following += count
+    return places

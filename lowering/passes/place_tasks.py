@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from amdwarp.errors import LoweringError
 
-from ..analysis.tasks import TASK_NAMES, TASK_REGISTERS, TASK_STARTS, array, integers, partitions_op, specializations
+from ..analysis.tasks import MARKS, TASK_STARTS, array, integers, partitions_op, specializations, starts_of
 from ..ir import Module, Op
 
 _WORKGROUP = ("rocdl.s.barrier", "amdg.cond_barrier", "rocdl.barrier", "gpu.barrier")
@@ -54,21 +54,16 @@ class PlaceTasks:
 
 
 def _place(op: Op, trunk: int) -> None:
-    asked = [int(number) for number in op.attributes[TASK_STARTS].strip('"').split(",")]
-    waves = integers(op.properties["partitionNumWarps"])[: len(asked)]
+    places = starts_of(op, trunk)
     holder = partitions_op(op)
-    for region in holder.regions[len(asked) :]:
+    for region in holder.regions[len(places) :]:
         for block in region.blocks:
             for inner in list(reversed(block.ops)):
                 inner.erase()
-    del holder.regions[len(asked) :]
-    starts, following = [], trunk
-    for start, count in zip(asked, waves, strict=True):
-        starts.append(following if start < 0 else start)
-        following += count
-    op.properties["partitionNumWarps"] = array(waves)
-    op.properties["warpGroupStartIds"] = array(starts)
+    del holder.regions[len(places) :]
+    op.properties["partitionNumWarps"] = array([waves for _, waves in places])
+    op.properties["warpGroupStartIds"] = array([start for start, _ in places])
     for name in ("actualRegisters", "requestedRegisters"):
         op.properties.pop(name, None)
-    for name in (TASK_STARTS, TASK_NAMES, TASK_REGISTERS):
-        op.attributes.pop(name, None)
+    for name in [name for name in op.attributes if name.startswith(MARKS)]:
+        del op.attributes[name]
