@@ -32,6 +32,7 @@ def alloc_barriers(count: Any, arrivals: Any, _semantic: Any = None, _generator:
     """
     from .task_builder import current_task
 
+    _check_place("alloc_barriers", _semantic)
     count, arrivals = _plain(count), _plain(arrivals)
     for name, value in {"count": count, "arrivals": arrivals}.items():
         if not _is_int(value) or value < 1:
@@ -62,6 +63,7 @@ def barrier_arrive(barrier: Any, *, release: Any = "all", _semantic: Any = None)
     Raises:
         UsageError: other arguments.
     """
+    _check_place("barrier_arrive", _semantic)
     kind = _plain(release)
     if kind not in RELEASES:
         raise _error("barrier_arrive", f"release must be one of {', '.join(map(repr, RELEASES))}, not {kind!r}")
@@ -80,6 +82,7 @@ def barrier_wait(barrier: Any, phase: Any, _semantic: Any = None) -> None:
     Raises:
         UsageError: other arguments.
     """
+    _check_place("barrier_wait", _semantic)
     number = _plain(phase)
     if _is_int(number) and number not in (0, 1):
         raise _error("barrier_wait", f"phase must be 0 or 1, not {number!r}", "take step // ring & 1")
@@ -117,6 +120,7 @@ def named_barrier_arrive(index: Any, num_warps: Any, _semantic: Any = None) -> N
 def _named(construct: str, index: Any, num_warps: Any, waits: int, semantic: Any) -> None:
     from .lowering.passes.lower_tasks import NAMED_BARRIER
 
+    _check_place(construct, semantic)
     index, num_warps = _plain(index), _plain(num_warps)
     if not _is_int(index) or index not in NAMED_BARRIERS:
         raise _error(construct, f"index must be an integer from 0 to 7, not {index!r}")
@@ -130,9 +134,17 @@ def _named(construct: str, index: Any, num_warps: Any, waits: int, semantic: Any
 
 def _handle(construct: str, barrier: Any) -> Any:
     shape = getattr(getattr(barrier, "type", None), "shape", None)
-    if not hasattr(barrier, "index") or shape is None or list(shape) != [1]:
+    kind = str(getattr(barrier, "dtype", ""))
+    if not hasattr(barrier, "index") or kind != "int64" or shape is None or list(shape) != [1]:
         raise _error(construct, "it takes one barrier of alloc_barriers", "write barriers.index(i)")
     return barrier.handle
+
+
+def _check_place(construct: str, semantic: Any) -> None:
+    if semantic is None:
+        raise _error(construct, "it has a meaning only inside a kernel", "use it in a Gluon kernel")
+    if not hasattr(semantic.builder, "create_lds_barrier_init"):
+        raise _error(construct, "barriers belong in Gluon kernels", "write the kernel in Gluon, under @amdwarp.jit")
 
 
 def _error(construct: str, problem: str, remedy: str = "") -> UsageError:
