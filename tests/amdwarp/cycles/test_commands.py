@@ -169,7 +169,7 @@ def test_a_zoo_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         loop = case["loops"][0]
         assert name in case["case"] and case["calibrated"] is True
         # what the tile needs of the matrix units, and no more busy than there is time
-        assert loop["limits"]["MFMA"] == pytest.approx({"inter_wave_256": 2048, "inter_wave_128": 1024}[name], rel=0.01)
+        assert loop["limits"]["MFMA"] == pytest.approx({"inter_wave_256": 4096, "inter_wave_128": 1024}[name], rel=0.01)
         assert 0.4 < loop["mfma_busy"] <= 1
         assert loop["mfma_busy"] * loop["clk_per_iteration"] == pytest.approx(loop["limits"]["MFMA"], rel=0.03)
     (verdict,) = content["compared_with_the_first"]
