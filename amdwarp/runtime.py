@@ -287,5 +287,7 @@ def memory_span(value: Any) -> np.ndarray[Any, Any]:
 
 def _bytes_at(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """One-byte view at the address of an array's first element, keeping the array alive."""
-    first = np.lib.stride_tricks.as_strided(array, (1,), (array.itemsize,))
+    # as_strided goes through the array interface, which does not know ml_dtypes' element types
+    raw = array.view(f"V{array.itemsize}")
+    first = np.lib.stride_tricks.as_strided(raw, (1,), (array.itemsize,))
     return first.view(np.uint8)

@@ -17,7 +17,7 @@ from amdwarp.runtime import Launch, current_emulation, is_tensor, run
 from amdwarp.target import TARGETS, Target, get_target
 
 from .configs import SCHEDULES, Access, GemmSchedule, choose
-from .plan import ELEMENT_BYTES, GemmPlan, Matrix, plan, product_extents
+from .plan import GemmPlan, Matrix, plan, product_extents
 from .tasks import TASKS, TasksSchedule
 
 DTYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16"}
@@ -109,9 +109,9 @@ def _matrix(name: str, value: Any) -> Matrix:
     rows, columns = map(int, value.shape)
     if is_tensor(value):
         return Matrix(rows, columns, value.stride(0), value.stride(1), value.data_ptr())
-    if any(stride % ELEMENT_BYTES for stride in value.strides):
+    if any(stride % value.itemsize for stride in value.strides):
         raise _error(f"{name} has strides of {value.strides} bytes, no whole elements", f"copy {name}")
-    row_stride, column_stride = (stride // ELEMENT_BYTES for stride in value.strides)
+    row_stride, column_stride = (stride // value.itemsize for stride in value.strides)
     return Matrix(rows, columns, row_stride, column_stride, value.__array_interface__["data"][0])
 
 

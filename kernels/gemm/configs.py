@@ -9,7 +9,26 @@ from amdwarp.target import Target, get_target
 
 from .layouts import LANES, LdsLayout, OperandTile, conflict_factor, derive
 
-MFMA_SHAPES = {"gfx942": ((16, 16, 16), (32, 32, 8)), "gfx950": ((16, 16, 32), (32, 32, 16))}
+#: Kinds of operands: Triton's names of the element types, and their bits.
+OPERANDS: dict[str, tuple[tuple[str, ...], int]] = {
+    "f16": (("fp16", "bf16"), 16),
+    "fp8": (("fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16"), 8),
+    "i8": (("i8",), 8),
+    "mxfp4": (("mxfp4",), 4),
+}
+MFMA_SHAPES: dict[str, dict[str, tuple[tuple[int, int, int], ...]]] = {
+    "gfx942": {
+        "f16": ((16, 16, 16), (32, 32, 8)),
+        "fp8": ((16, 16, 32), (32, 32, 16)),
+        "i8": ((16, 16, 32), (32, 32, 16)),
+    },
+    "gfx950": {
+        "f16": ((16, 16, 32), (32, 32, 16)),
+        "fp8": ((16, 16, 128), (32, 32, 64)),
+        "i8": ((16, 16, 64), (32, 32, 32)),
+        "mxfp4": ((32, 32, 64),),
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -21,29 +40,31 @@ class Access:
         a_direct, b_direct: rows start 16-byte aligned and end on a 16-byte piece, so that loads go straight to LDS;
             otherwise they pass through registers, element by element.
         c_vector: the same of output rows, which are then stored four elements at a time.
+        vector: operand elements in 16 bytes.
     """
 
     b_k_contiguous: bool
     a_direct: bool = True
     b_direct: bool = True
     c_vector: bool = True
+    vector: int = 8
 
     @property
     def groups(self) -> int:
         """Operands that go straight to LDS, each in a group of copies of its own."""
         return int(self.a_direct) + int(self.b_direct)
 
-    # Extents and strides reach the kernel divided by these: a product with 8 tells the compiler what no attribute of a
-    # launch can, that 8 divides them.
+    # Extents and strides reach the kernel divided by these: a product with 8 (16 for elements of a byte) tells the
+    # compiler what no attribute of a launch can, that 8 divides them.
     @property
     def a_unit(self) -> int:
         """Divisor of A's row stride."""
-        return 8 if self.a_direct else 1
+        return self.vector if self.a_direct else 1
 
     @property
     def b_unit(self) -> int:
         """Divisor of B's row stride."""
-        return 8 if self.b_direct else 1
+        return self.vector if self.b_direct else 1
 
     @property
     def c_unit(self) -> int:
@@ -53,7 +74,7 @@ class Access:
     @property
     def k_unit(self) -> int:
         """Divisor of K."""
-        return 8 if self.a_direct or (self.b_direct and self.b_k_contiguous) else 1
+        return self.vector if self.a_direct or (self.b_direct and self.b_k_contiguous) else 1
 
     @property
     def n_unit(self) -> int:
@@ -77,6 +98,7 @@ class GemmSchedule:
         group_m: tile rows that neighbouring workgroups share before they move on along N.
         xcds: dies that the hardware deals workgroups to in turn.
         arch: the GPU it is made for.
+        operand: a key of ``OPERANDS``, the kind of elements it multiplies.
     """
 
     tile_m: int = 256
@@ -91,6 +113,22 @@ class GemmSchedule:
     group_m: int = 4
     xcds: int = 8
     arch: str = "gfx950"
+    operand: str = "f16"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element as it stands in memory and LDS; of a pair of fp4, 1."""
+        return max(1, OPERANDS[self.operand][1] // 8)
+
+    @property
+    def row_elements(self) -> int:
+        """Elements in memory (of fp4: pairs) of one row in a K step."""
+        return self.tile_k // 2 if self.operand == "mxfp4" else self.tile_k
+
+    @property
+    def vector(self) -> int:
+        """Operand elements in the 16 bytes that one lane moves or reads."""
+        return 16 // self.element_bytes
 
     @property
     def mfma_version(self) -> int:
@@ -113,22 +151,27 @@ class GemmSchedule:
         return self.tile_n // 2 if self.quarters else self.tile_n
 
     @property
+    def b_orders(self) -> tuple[bool, ...]:
+        """Whether K is B's contiguous dimension: every order that it takes."""
+        return (True, False) if self.element_bytes == 2 else (True,)
+
+    @property
     def accumulator_registers(self) -> int:
         """Registers a lane that the fp32 output tile takes."""
         return self.tile_m * self.tile_n // (self.num_warps * LANES)
 
     def a_layout(self) -> LdsLayout:
         """LDS layout of one A tile."""
-        return derive(OperandTile(self.part_m, self.tile_k, True, self.mfma[0]))
+        return derive(OperandTile(self.part_m, self.row_elements, True, self.mfma[0], self.element_bytes))
 
     def b_layout(self, k_contiguous: bool) -> LdsLayout:
         """LDS layout of one B tile."""
-        return derive(OperandTile(self.part_n, self.tile_k, k_contiguous, self.mfma[1]))
+        return derive(OperandTile(self.part_n, self.row_elements, k_contiguous, self.mfma[1], self.element_bytes))
 
     def lds_bytes(self, b_k_contiguous: bool = True) -> int:
         """Bytes of LDS that the ring takes, padding included."""
         if self.arch == "gfx942":
-            return self.ring * (self.tile_m + self.tile_n) * self.tile_k * 2
+            return self.ring * (self.tile_m + self.tile_n) * self.tile_k * self.element_bytes
         parts = 2 if self.quarters else 1
         layouts = (self.a_layout(), self.b_layout(b_k_contiguous))
         return parts * sum(layout.size_bytes(self.ring) for layout in layouts)
@@ -141,7 +184,7 @@ class GemmSchedule:
         Args:
             target: arch name or record.
             access: the operands it would run on; None asks about the schedule alone.
-            dtype: their type, ``fp16`` or ``bf16``; None likewise.
+            dtype: their type by Triton's name; None likewise.
         """
         record = get_target(target)
         if record.arch != self.arch:
@@ -166,8 +209,11 @@ class GemmSchedule:
                 wrong.append(f"{name} = {value} is no power of two")
         if self.group_m < 1 or self.xcds < 1:
             wrong.append(f"group_m = {self.group_m} and xcds = {self.xcds} must be at least 1")
-        if self.mfma not in MFMA_SHAPES[self.arch]:
-            wrong.append(f"mfma = {self.mfma} is none of {MFMA_SHAPES[self.arch]}")
+        if self.operand not in OPERANDS:
+            return [f"operand = {self.operand!r} is none of {', '.join(OPERANDS)}"]
+        shapes = MFMA_SHAPES[self.arch][self.operand]
+        if self.mfma not in shapes:
+            wrong.append(f"mfma = {self.mfma} is none of {shapes}")
         if self.arch == "gfx942" and not self.woven:
             wrong.append("woven = False needs wide copies to LDS, which gfx942 has not")
         if wrong:
@@ -193,9 +239,20 @@ class GemmSchedule:
         budget = record.vgprs * record.simds // waves
         if self.accumulator_registers > budget // 2:
             wrong.append(f"{self.accumulator_registers} accumulator registers of {budget} leave no room for operands")
+        names, _ = OPERANDS[self.operand]
+        if dtype is not None and dtype not in names:
+            wrong.append(f"this schedule multiplies {' and '.join(names)}, not {dtype}")
+        if self.element_bytes == 1 and access is not None and not access.b_k_contiguous:
+            wrong.append(f"a schedule for {self.operand} operands takes only B with K contiguous, as weight.T")
         if (self.quarters or self.woven) and access is not None and not (access.a_direct and access.b_direct):
             # 64 element offsets a lane beside 128 accumulators and 64 operand registers spilled 48 registers.
-            kind = "an intra-wave schedule" if self.woven else "a schedule in quarters"
+            kind = (
+                "an intra-wave schedule"
+                if self.woven
+                else "a schedule in quarters"
+                if self.quarters
+                else "this schedule"
+            )
             wrong.append(f"{kind} takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
         large = self.arch == "gfx942" and self.accumulator_registers > 128
         if large and (dtype == "bf16" or (access is not None and not access.b_k_contiguous)):
@@ -203,7 +260,7 @@ class GemmSchedule:
             wrong.append("a 256x256 tile on gfx942 takes only fp16 operands, B with K contiguous")
         if wrong:
             return wrong
-        lds = max(self.lds_bytes(True), self.lds_bytes(False))
+        lds = max(self.lds_bytes(order) for order in self.b_orders)
         if lds > record.lds_bytes:
             wrong.append(f"the ring takes {lds} bytes of LDS, {record.arch} has {record.lds_bytes}")
         return wrong or self._layout_constraints()
@@ -213,7 +270,7 @@ class GemmSchedule:
         if self.arch == "gfx942":
             return [] if self.tile_k == 32 else [f"tile_k = {self.tile_k}; on gfx942 it must be 32"]
         try:
-            layouts = [self.a_layout(), self.b_layout(True), self.b_layout(False)]
+            layouts = [self.a_layout(), *(self.b_layout(order) for order in self.b_orders)]
             for layout in layouts:
                 layout.load_layout(self.num_warps)
         except UsageError as error:
@@ -235,6 +292,9 @@ class GemmSchedule:
 
 SCHEDULES = {
     "inter_wave_256": GemmSchedule(),
+    "inter_wave_256_fp8": GemmSchedule(tile_k=128, mfma=(32, 32, 64), operand="fp8"),
+    "inter_wave_256_mxfp4": GemmSchedule(tile_k=256, mfma=(32, 32, 64), operand="mxfp4"),
+    "inter_wave_256_i8": GemmSchedule(tile_k=128, mfma=(32, 32, 32), operand="i8"),
     "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4, mfma=(16, 16, 32)),
     "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2, mfma=(16, 16, 32)),
     "intra_wave_gfx942": GemmSchedule(
@@ -246,12 +306,19 @@ SCHEDULES = {
 }
 
 
-def named(name: str, arch: str) -> GemmSchedule | None:
-    """The schedule of a name, or the one of its family for another arch; None if there is none."""
-    return SCHEDULES.get(f"{name}_{arch}", SCHEDULES.get(name))
+def kind_of(dtype: str) -> str:
+    """The kind of operands, a key of ``OPERANDS``, that a type by Triton's name is of; "" for none."""
+    return next((kind for kind, (names, _) in OPERANDS.items() if dtype in names), "")
 
 
-def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950") -> GemmSchedule:
+def named(name: str, arch: str, dtype: str = "fp16") -> GemmSchedule | None:
+    """The schedule of a name, or the one of its family for another arch or kind of operands; None if there is none."""
+    kind = kind_of(dtype)
+    names = (f"{name}_{kind}_{arch}", f"{name}_{kind}", f"{name}_{arch}", name)
+    return next((SCHEDULES[one] for one in names if one in SCHEDULES), None)
+
+
+def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950", dtype: str = "fp16") -> GemmSchedule:
     """The default schedule of a shape.
 
     The 256x256 tile moves half the operand bytes a flop of the 128x128 one, and wins once its tiles fill the chip;
@@ -261,7 +328,10 @@ def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950
         m, n, k: extents of the product, elements.
         compute_units: compute units of the device; an MI350X or MI355X has 256.
         arch: of the device.
+        dtype: of the operands, by Triton's name.
     """
+    if (kind := kind_of(dtype)) not in ("f16", ""):
+        return SCHEDULES[f"inter_wave_256_{kind}"]
     if arch == "gfx942":
         return SCHEDULES["intra_wave_gfx942"]
     tiles = -(-m // 256) * -(-n // 256)

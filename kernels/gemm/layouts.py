@@ -1,4 +1,4 @@
-"""LDS and global-load layouts of 16-bit MFMA operands on gfx950, derived from tile shape, element width and waves.
+"""LDS and global-load layouts of MFMA operands on gfx950, derived from tile shape, element width and waves.
 
 A direct-to-LDS load writes 64 lanes x 16 bytes = 1024 consecutive bytes of LDS, a *burst*. A padded LDS layout inserts
 a few bytes between bursts; which tile rows share a burst, and how many bytes stand between two bursts, decides whether
@@ -44,7 +44,7 @@ class OperandTile:
         k: extent along K, a power of two.
         k_contiguous: K is the contiguous dimension in global memory and in LDS; otherwise the outer one is.
         mfma_outer: rows (or columns) of one MFMA instruction, 16 or 32.
-        element_bytes: 2 for fp16 and bf16.
+        element_bytes: 2 for fp16 and bf16, 1 for fp8 and int8, and for pairs of fp4, of which `k` counts bytes.
     """
 
     outer: int
@@ -60,8 +60,10 @@ class OperandTile:
                 raise UsageError(f"{name} = {value} is no power of two", construct="OperandTile")
         if self.mfma_outer not in (16, 32):
             raise UsageError(f"mfma_outer must be 16 or 32, not {self.mfma_outer}", construct="OperandTile")
-        if self.element_bytes != 2:
-            raise UsageError("only 2-byte elements have a layout here", construct="OperandTile")
+        if self.element_bytes not in (1, 2):
+            raise UsageError("only elements of 1 and 2 bytes have a layout here", construct="OperandTile")
+        if self.element_bytes == 1 and not self.k_contiguous:
+            raise UsageError("elements of 1 byte have a layout only with K contiguous", construct="OperandTile")
 
     @property
     def contiguous(self) -> int:
@@ -145,17 +147,18 @@ class LdsLayout:
 def read_lanes(tile: OperandTile) -> list[tuple[list[Basis], int]]:
     """The MFMA operand reads of one wave: for each read, the element at which each of 64 lanes starts, and its bytes.
 
-    A K-contiguous tile is read with ``ds_read_b128``: lane ``l`` takes row ``l % mfma_outer`` and the eight k that
-    start at ``8 * (l // mfma_outer)``. Otherwise ``ds_read_b64_tr_b16`` reads four k rows of sixteen outer elements
+    A K-contiguous tile is read with ``ds_read_b128``: lane ``l`` takes row ``l % mfma_outer`` and the 16 bytes of k
+    that start at ``16 * (l // mfma_outer)``. Otherwise ``ds_read_b64_tr_b16`` reads four k rows of sixteen outer elements
     with each group of sixteen lanes and transposes them on the way.
     """
     groups = tile.mfma_outer
-    k_step = LANES // groups * 8
+    vector = tile.vector
+    k_step = LANES // groups * vector
     reads: list[tuple[list[Basis], int]] = []
     for outer in range(0, tile.outer, groups):
         for k in range(0, tile.k, k_step):
             if tile.k_contiguous:
-                reads.append(([(outer + lane % groups, k + lane // groups * 8) for lane in range(LANES)], 16))
+                reads.append(([(outer + lane % groups, k + lane // groups * vector) for lane in range(LANES)], 16))
                 continue
             for half in (0, 4):
                 starts = []

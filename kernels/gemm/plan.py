@@ -9,12 +9,14 @@ from typing import Any
 from amdwarp.errors import UnsupportedTritonError, UsageError
 from amdwarp.target import Target, get_target
 
-from .configs import SCHEDULES, Access, GemmSchedule, choose, named
+from .configs import OPERANDS, SCHEDULES, Access, GemmSchedule, choose, named
 from .tasks import TASKS, TasksSchedule
 
-DTYPES = ("fp16", "bf16")
-ELEMENT_BYTES = 2
-VECTOR = 8  # elements in the 16 bytes that one lane moves
+#: Element types by Triton's name, and bytes of what stands in memory: of ``mxfp4`` pairs.
+DTYPES = {name: max(1, bits // 8) for names, bits in OPERANDS.values() for name in names}
+#: Those that a product may be written in, and their bytes.
+OUTPUTS = {"fp16": 2, "bf16": 2, "fp32": 4, "i32": 4}
+LOAD_BYTES = 16  # what one lane moves
 # Buffer instructions take 32-bit byte offsets and Triton's descriptors end here; the tile's origin is a 64-bit address.
 OFFSET_LIMIT = 0x7FFFFFFE
 # Kernel arguments are 32-bit and are rounded up to whole tiles in 32 bits.
@@ -31,6 +33,7 @@ class Matrix:
         rows, columns: extents, elements.
         row_stride, column_stride: elements between neighbours.
         address: of element (0, 0), bytes; only its alignment matters.
+        element_bytes: of one element.
     """
 
     rows: int
@@ -38,11 +41,17 @@ class Matrix:
     row_stride: int
     column_stride: int
     address: int = 0
+    element_bytes: int = 2
+
+    @property
+    def vector(self) -> int:
+        """Elements in the 16 bytes that one lane moves."""
+        return LOAD_BYTES // self.element_bytes
 
     def span(self) -> tuple[int, int]:
         """First byte and one past the last byte that the matrix can touch."""
         last = (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride
-        return self.address, self.address + (last + 1) * ELEMENT_BYTES
+        return self.address, self.address + (last + 1) * self.element_bytes
 
 
 @dataclass(frozen=True)
@@ -52,8 +61,9 @@ class GemmPlan:
     Attributes:
         kernel: name of the kernel function.
         schedule, access: its compile-time constants.
-        dtype: ``fp16`` or ``bf16``.
-        arguments: the scalar arguments by name, in order, after the three pointers.
+        dtype: of the operands, by Triton's name.
+        out_dtype: of the output.
+        arguments: the scalar arguments by name, in order, after the pointers.
         hints: pointer name -> what is known of it, as ``amdwarp.compile`` takes ``attrs``.
         grid: workgroups.
     """
@@ -62,6 +72,7 @@ class GemmPlan:
     schedule: GemmSchedule
     access: Access
     dtype: str
+    out_dtype: str
     arguments: dict[str, int]
     hints: dict[str, str]
     grid: tuple[int]
@@ -74,7 +85,10 @@ class GemmPlan:
     @property
     def signature(self) -> dict[str, str]:
         """Parameter name -> type, of everything that is not a compile-time constant."""
-        pointers = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), f"*{self.dtype}")
+        kind = "u8" if self.dtype == "mxfp4" else self.dtype
+        pointers = dict.fromkeys(("a_ptr", "b_ptr"), f"*{kind}") | {"c_ptr": f"*{self.out_dtype}"}
+        if self.dtype == "mxfp4":
+            pointers |= dict.fromkeys(("scale_a_ptr", "scale_b_ptr"), "*u8")
         return pointers | dict.fromkeys(self.arguments, "i32")
 
     @property
@@ -104,6 +118,7 @@ class GemmPlan:
             module = "tasks_gfx1250" if self.schedule.arch == "gfx1250" else "tasks_cdna"
             return getattr(import_module(f".{module}", __package__), self.kernel)
         form = "intra_wave" if self.schedule.woven else "inter_wave"
+        form += "_mx" if self.schedule.operand == "mxfp4" else ""
         return getattr(import_module(f".{form}_{self.schedule.arch}", __package__), self.kernel)
 
 
@@ -114,6 +129,7 @@ def plan(
     dtype: str,
     schedule: str | GemmSchedule | None = None,
     *,
+    out_dtype: str | None = None,
     target: str | Target = "gfx950",
     compute_units: int = 256,
 ) -> GemmPlan:
@@ -123,8 +139,9 @@ def plan(
         a: (M, K), row-major: unit column stride.
         b: (K, N), in either order.
         c: (M, N), row-major.
-        dtype: ``fp16`` or ``bf16``, of all three.
+        dtype: of A and B, by Triton's name.
         schedule: a name in ``configs.SCHEDULES``, a schedule, or None or ``"inter_wave"`` for the default of the shape.
+        out_dtype: of C; None is that of 16-bit operands, ``bf16`` of fp8 ones and ``i32`` of int8 ones.
         target: arch name or record.
         compute_units: of the device, for the default schedule.
 
@@ -133,6 +150,8 @@ def plan(
     """
     if dtype not in DTYPES:
         raise _error(f"dtype {dtype} is not supported", f"convert to one of {', '.join(DTYPES)}")
+    out_dtype = out_dtype or _default_output(dtype)
+    _check_types(a, b, c, dtype, out_dtype)
     m, n, k = _extents(a, b, c)
     lda = _row_stride("a", a, "copy a to row-major order")
     b_k_contiguous, ldb = _b_order(b)
@@ -140,15 +159,17 @@ def plan(
     if m > 1 and ldc < n:
         raise _error(f"out has rows of {n} elements only {ldc} apart, so they overlap", "pass a contiguous out")
     _refuse_overlap(a, b, c)
-    whole_k, whole_n = k % VECTOR == 0, n % VECTOR == 0
+    whole_k, whole_n = k % a.vector == 0, n % b.vector == 0
     access = Access(
         b_k_contiguous=b_k_contiguous,
         a_direct=whole_k and _aligned(lda, a),
         b_direct=(whole_k if b_k_contiguous else whole_n) and _aligned(ldb, b),
-        c_vector=whole_n and _aligned(ldc, c),
+        c_vector=n % 8 == 0 and ldc % 8 == 0 and c.address % LOAD_BYTES == 0,
+        vector=a.vector,
     )
     chosen = _schedule(schedule, (m, n, k), access, dtype, target, compute_units)
-    _check_offsets(chosen, (m, n, k), (lda, ldb, ldc), b_k_contiguous)
+    sizes = (a.element_bytes, b.element_bytes, c.element_bytes)
+    _check_offsets(chosen, (m, n, k), (lda, ldb, ldc), sizes, b_k_contiguous)
     arguments = {
         "m": m,
         "n_units": n // access.n_unit,
@@ -158,17 +179,34 @@ def plan(
         "ldc_units": ldc // access.c_unit,
     }
     hints = {name: _hint(matrix) for name, matrix in (("a_ptr", a), ("b_ptr", b), ("c_ptr", c))}
+    if dtype == "mxfp4":
+        hints |= dict.fromkeys(("scale_a_ptr", "scale_b_ptr"), "D")
     tiles = -(-m // chosen.tile_m) * -(-n // chosen.tile_n)
     if tiles > EXTENT_LIMIT:
         raise _error(f"{tiles} output tiles are more than a grid holds", "split the product")
     kernel = "matmul_woven" if chosen.woven else "matmul_quarters" if chosen.quarters else "matmul_whole"
     if isinstance(chosen, TasksSchedule):
         kernel = "matmul_tasks"
-    return GemmPlan(kernel, chosen, access, dtype, arguments, hints, (tiles,))
+    return GemmPlan(kernel, chosen, access, dtype, out_dtype, arguments, hints, (tiles,))
 
 
 def _error(problem: str, remedy: str) -> UsageError:
     return UsageError(problem, remedy=remedy, construct="matmul")
+
+
+def _default_output(dtype: str) -> str:
+    return dtype if dtype in OUTPUTS else "i32" if dtype == "i8" else "bf16"
+
+
+def _check_types(a: Matrix, b: Matrix, c: Matrix, dtype: str, out_dtype: str) -> None:
+    """Refuse an output type that the kernels do not write, and records whose elements have another size."""
+    if out_dtype not in OUTPUTS or (dtype == "i8") != (out_dtype == "i32"):
+        known = "i32" if dtype == "i8" else ", ".join(one for one in OUTPUTS if one != "i32")
+        raise _error(f"a product of {dtype} is not written as {out_dtype}", f"take {known}")
+    sizes = {"a": (a, DTYPES[dtype]), "b": (b, DTYPES[dtype]), "out": (c, OUTPUTS[out_dtype])}
+    for name, (matrix, size) in sizes.items():
+        if matrix.element_bytes != size:
+            raise _error(f"{name} has elements of {matrix.element_bytes} bytes, not {size}", "pass its own type")
 
 
 def product_extents(a: Matrix, b: Matrix) -> tuple[int, int, int]:
@@ -200,7 +238,7 @@ def _extents(a: Matrix, b: Matrix, c: Matrix) -> tuple[int, int, int]:
 
 def _tight(extent: int) -> int:
     """A row stride for a matrix of one row, where none is ever taken: the next that keeps rows aligned."""
-    return -(-extent // VECTOR) * VECTOR
+    return -(-extent // LOAD_BYTES) * LOAD_BYTES
 
 
 def _row_stride(name: str, matrix: Matrix, remedy: str) -> int:
@@ -227,7 +265,7 @@ def _b_order(b: Matrix) -> tuple[bool, int]:
 
 
 def _aligned(stride: int, matrix: Matrix) -> bool:
-    return stride % VECTOR == 0 and matrix.address % (VECTOR * ELEMENT_BYTES) == 0
+    return stride % matrix.vector == 0 and matrix.address % LOAD_BYTES == 0
 
 
 def _refuse_overlap(a: Matrix, b: Matrix, c: Matrix) -> None:
@@ -252,7 +290,7 @@ def _run_and_pitch(matrix: Matrix) -> tuple[int, int]:
     """Bytes of one contiguous piece of a matrix in either order, and from the start of one to that of the next."""
     along_rows = matrix.column_stride == 1
     run, pitch = (matrix.columns, matrix.row_stride) if along_rows else (matrix.rows, matrix.column_stride)
-    return run * ELEMENT_BYTES, pitch * ELEMENT_BYTES
+    return run * matrix.element_bytes, pitch * matrix.element_bytes
 
 
 def _names(arch: str) -> str:
@@ -272,11 +310,11 @@ def _schedule(
 ) -> GemmSchedule:
     arch = get_target(target).arch
     if schedule is None or (schedule == "inter_wave" and arch == "gfx950"):
-        schedule = choose(*extents, compute_units, arch)
-        if arch == "gfx950" and schedule.constraints(target, access):
+        schedule = choose(*extents, compute_units, arch, dtype)
+        if arch == "gfx950" and dtype in OPERANDS["f16"][0] and schedule.constraints(target, access):
             schedule = SCHEDULES["inter_wave_128"]
     elif isinstance(schedule, str):
-        found = named(schedule, arch) or TASKS.get(f"{schedule}_{arch}", TASKS.get(schedule))
+        found = named(schedule, arch, dtype) or TASKS.get(f"{schedule}_{arch}", TASKS.get(schedule))
         if found is None:
             raise _error(f"there is no schedule {schedule!r} for {arch}", f"take {_names(arch)}")
         schedule = found
@@ -289,7 +327,11 @@ def _schedule(
 
 
 def _check_offsets(
-    schedule: GemmSchedule, extents: tuple[int, int, int], strides: tuple[int, int, int], b_k_contiguous: bool
+    schedule: GemmSchedule,
+    extents: tuple[int, int, int],
+    strides: tuple[int, int, int],
+    sizes: tuple[int, int, int],
+    b_k_contiguous: bool,
 ) -> None:
     m, n, k = extents
     lda, ldb, ldc = strides
@@ -299,8 +341,8 @@ def _check_offsets(
         "b": (columns - 1) * ldb + schedule.tile_k if b_k_contiguous else (depth - 1) * ldb + schedule.tile_n,
         "out": (min(rows, schedule.part_m) - 1) * ldc + schedule.part_n,
     }
-    for (name, elements), stride in zip(furthest.items(), strides, strict=True):
-        if elements * ELEMENT_BYTES >= OFFSET_LIMIT or stride > EXTENT_LIMIT:
+    for (name, elements), stride, size in zip(furthest.items(), strides, sizes, strict=True):
+        if elements * size >= OFFSET_LIMIT or stride > EXTENT_LIMIT:
             raise _error(
                 f"rows of {name} lie {stride} elements apart, so that one tile spans more than 2 GiB",
                 f"copy {name} to closer rows, or split the product",
@@ -309,5 +351,5 @@ def _check_offsets(
 
 def _hint(matrix: Matrix) -> str:
     low, high = matrix.span()
-    aligned = "D" if matrix.address % (VECTOR * ELEMENT_BYTES) == 0 else ""
+    aligned = "D" if matrix.address % LOAD_BYTES == 0 else ""
     return aligned + ("S" if high - low <= OFFSET_LIMIT else "")

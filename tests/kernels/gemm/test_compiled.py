@@ -15,7 +15,7 @@ from amdwarp.resources import resources
 
 pytest.importorskip("triton")
 
-GFX950 = [name for name, schedule in SCHEDULES.items() if schedule.arch == "gfx950"]
+GFX950 = [name for name, one in SCHEDULES.items() if (one.arch, one.operand) == ("gfx950", "f16")]
 
 DIRECT = Access(True)
 CASES = [

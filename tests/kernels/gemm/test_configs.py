@@ -89,6 +89,6 @@ def test_the_large_tile_waits_until_it_fills_the_chip():
 def test_registers_and_lds_are_counted():
     assert QUARTERS.accumulator_registers == 128
     assert WHOLE.accumulator_registers == 32
-    # 2 halves of A and of B, each 2 slots of 16 KiB with 31 times 32 bytes between their bursts
-    assert QUARTERS.lds_bytes() == 4 * (2 * 16384 + 31 * 32)
+    # 2 halves of A and of B, each 2 slots of 16 KiB with 31 times 16 bytes between their bursts
+    assert QUARTERS.lds_bytes() == 4 * (2 * 16384 + 31 * 16)
     assert WHOLE.lds_bytes() == 2 * (4 * 16384 + 63 * 32)
