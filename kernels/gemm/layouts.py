@@ -148,8 +148,8 @@ def read_lanes(tile: OperandTile) -> list[tuple[list[Basis], int]]:
     """The MFMA operand reads of one wave: for each read, the element at which each of 64 lanes starts, and its bytes.
 
     A K-contiguous tile is read with ``ds_read_b128``: lane ``l`` takes row ``l % mfma_outer`` and the 16 bytes of k
-    that start at ``16 * (l // mfma_outer)``. Otherwise ``ds_read_b64_tr_b16`` reads four k rows of sixteen outer elements
-    with each group of sixteen lanes and transposes them on the way.
+    that start at ``16 * (l // mfma_outer)``. Otherwise ``ds_read_b64_tr_b16`` reads four k rows of sixteen outer
+    elements with each group of sixteen lanes and transposes them on the way.
     """
     groups = tile.mfma_outer
     vector = tile.vector
