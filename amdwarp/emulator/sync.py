@@ -37,9 +37,8 @@ def bind_wait(binder: Binder) -> Closure:
             raise binder.fail("counters or one number expected")
         code = int(binder.ops[0].value)
         vm, lgkm = code & 15 | (code >> 14 & 3) << 4, code >> 8 & 15
-    limit_vm, limit_lgkm = 63, 15
-    vm = None if vm is None or vm >= limit_vm else vm
-    lgkm = None if lgkm is None or lgkm >= limit_lgkm else lgkm
+    # A counter at its largest value holds back the next operation, so that no more than 63 (15) are ever under way:
+    # LLVM's wait insertion relies on it and writes vmcnt(63) before the use of the oldest of 64 loads.
     return lambda b: wait(b, vm, lgkm)
 
 

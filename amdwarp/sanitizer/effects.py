@@ -81,8 +81,6 @@ _READ_MODIFY_WRITE = (
     *("s_cmov", "s_bitset", "s_addk_", "s_mulk_"),
 )
 
-_VCNT_NONE, _LGKM_NONE = 63, 15
-
 
 def register_bits(kind: str, index: int, count: int) -> int:
     """The set of `count` registers from `index` on; `kind` is ``v``, ``a`` or ``s``."""
@@ -172,9 +170,10 @@ def wait_limits(inst: Instruction) -> tuple[tuple[str, int], ...]:
     else:
         vm, lgkm = inst.modifier("vmcnt"), inst.modifier("lgkmcnt")
     limits = []
-    if isinstance(vm, int) and vm < _VCNT_NONE:
+    # The largest count waits too: no more operations than that are ever under way, and LLVM relies on it.
+    if isinstance(vm, int):
         limits.append((VM, vm))
-    if isinstance(lgkm, int) and lgkm < _LGKM_NONE:
+    if isinstance(lgkm, int):
         limits.append((DS, lgkm))
         if lgkm == 0:
             limits.append((SM, 0))

@@ -45,6 +45,15 @@ def test_vector_load_arrives_at_its_wait(run_text: Any) -> None:
     assert (second == POISON).all()
 
 
+def test_the_largest_count_waits_for_what_lies_beyond_it(run_text: Any) -> None:
+    """64 loads: the counter holds 63, so vmcnt(63), which LLVM writes before the use of the first, covers that."""
+    loads = ["global_load_dword v10, v1, s[4:5]", *["global_load_dword v11, v1, s[4:5]"] * 63]
+    first = values(run_text, [*loads, "s_waitcnt vmcnt(63) expcnt(7) lgkmcnt(15)", "v_mov_b32_e32 v20, v10"])
+    np.testing.assert_array_equal(first, LANE + 1)
+    second = values(run_text, [*loads, "s_waitcnt vmcnt(63)", "v_mov_b32_e32 v20, v11"])
+    assert (second == POISON).all()
+
+
 def test_stores_count_in_vmcnt(run_text: Any) -> None:
     body = ["global_load_dword v10, v1, s[4:5]", "global_store_dword v1, v1, s[6:7]"]
     late = values(run_text, [*body, "s_waitcnt vmcnt(2)", "v_mov_b32_e32 v20, v10"])

@@ -28,6 +28,11 @@ def test_a_wait_covers_all_but_the_youngest(left: int, clean: bool) -> None:
     assert found(LOAD, OTHER, f"s_waitcnt vmcnt({left})", USE) == ([] if clean else ["register-early-read"])
 
 
+def test_the_largest_count_covers_what_lies_beyond_it() -> None:
+    assert found(LOAD, *[OTHER] * 63, "s_waitcnt vmcnt(63)", USE) == []
+    assert found(LOAD, *[OTHER] * 62, "s_waitcnt vmcnt(63)", USE) == ["register-early-read"]
+
+
 def test_stores_count_and_their_data_may_be_overwritten() -> None:
     store = "global_store_dword v1, v12, s[6:7]"
     assert found(LOAD, store, "s_waitcnt vmcnt(1)", USE) == []
