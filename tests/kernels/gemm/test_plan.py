@@ -151,17 +151,18 @@ def test_neighbours_in_memory_are_no_overlap():
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda a: matmul(a, a.astype(np.float32)), "float16 array and b is a float32 array"),
-        (lambda a: matmul(a.astype(np.float32), a.astype(np.float32)), "dtype float32 is not supported"),
+        (lambda a: matmul(a, a.astype(np.float32)), "a is float16 and b is float32; convert one"),
+        (lambda a: matmul(a.astype(np.int16), a.astype(np.int16)), "dtype int16 is not supported"),
+        (lambda a: matmul(a.astype(np.int8), a.astype(np.int8)), "or call gemm.int8_matmul"),
         (lambda a: matmul(a, a.tolist()), "b is a list"),
-        (lambda a: matmul(a[0], a), "a has 1 dimensions"),
+        (lambda a: matmul(np.array(1, np.float16), a), "a is a scalar"),
         (lambda a: matmul(a, a[:4]), "inner extents differ"),
-        (lambda a: matmul(a.T[:4], a), "column stride of 8"),
-        (lambda a: matmul(a, a[:, ::2][:, :4]), "strides 8 and 2, neither of them 1"),
+        (lambda a: matmul(a.T[:4], a, schedule="inter_wave_128"), "column stride of 8"),
+        (lambda a: matmul(a, a[:, ::2][:, :4], schedule="inter_wave"), "strides 8 and 2, neither of them 1"),
         (lambda a: matmul(a[::-1], a), "negative stride"),
         (lambda a: matmul(a, a, out=a), "out lies over a"),
-        (lambda a: matmul(a, a, out=np.zeros((4, 8), np.float16)), "out is 4x8"),
-        (lambda a: matmul(a, a, out=np.zeros((8, 8), ml_dtypes.bfloat16)), "out is a bfloat16 array"),
+        (lambda a: matmul(a, a, out=np.zeros((4, 8), np.float16)), "out is 4x8 float16, the result is 8x8"),
+        (lambda a: matmul(a, a, out=np.zeros((8, 8), ml_dtypes.bfloat16)), "out is bfloat16 and the result float16"),
         (lambda a: matmul(a, a.copy()), "in CPU memory"),
     ],
 )
@@ -250,8 +251,14 @@ def read_only(shape):
         (lambda a: matmul(np.ma.masked_array(a, a > 0), a), "a is a masked array.*pass a.filled"),
         (lambda a: matmul(a, np.ma.masked_array(a, a > 0)), "b is a masked array"),
         (lambda a: matmul(a, a.copy(), out=np.ma.masked_array(a, a > 0)), "out is a masked array"),
-        (lambda a: matmul(np.asfortranarray(np.ones((8, 4), np.float16)), a[:4]), "copy a to row-major order"),
-        (lambda a: matmul(a, np.broadcast_to(a[:, :1], (8, 8))), "neither of them 1; copy b"),
+        (
+            lambda a: matmul(np.asfortranarray(np.ones((8, 4), np.float16)), a[:4], schedule="inter_wave_128"),
+            "copy a to row-major order",
+        ),
+        (
+            lambda a: matmul(a, np.broadcast_to(a[:, :1], (8, 8)), schedule="inter_wave_128"),
+            "neither of them 1; copy b",
+        ),
         (lambda a: matmul(a, a.copy()), "matmul: a is in CPU memory; move it to an AMD GPU"),
     ],
 )

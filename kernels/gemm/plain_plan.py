@@ -1,0 +1,491 @@
+"""From operands to launches of the plain family. Plain Python, apart from the launches' kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from amdwarp.errors import UnsupportedTritonError, UsageError
+from amdwarp.runtime import Launch
+from amdwarp.target import Target
+
+from .dtypes import FORMATS
+from .epilogue import Epilogue
+from .operands import Array
+from .plain_config import EXTENT_LIMIT, SHUFFLE_ROWS, PlainConfig
+from .plan import OLDEST_TRITON
+
+#: Buffer instructions and 32-bit offsets reach this far, bytes.
+OFFSET_LIMIT = 0x7FFFFFFE
+#: Makes an array of so many accumulator elements, of zeros or not.
+Workspace = Callable[[int, bool], Any]
+#: Bytes of workspace that a plan may ask for.
+WORKSPACE_LIMIT = 1 << 32
+
+
+@dataclass(frozen=True)
+class Side:
+    """How the kernel reaches one operand; a compile-time constant.
+
+    Attributes:
+        format: ``""`` for one element in one array element, else the packed format's name.
+        wide: offsets inside a tile need 64 bits.
+        mask_outer: rows of A (columns of B) are the contiguous dimension: mask them, do not repeat the last.
+        vector: of a preshuffled weight the consecutive k, else 0.
+        packed: elements in one array element along K where the tile counts array elements.
+        numerator, denominator: array elements that a step of one along K moves on.
+    """
+
+    format: str = ""
+    wide: bool = False
+    mask_outer: bool = False
+    vector: int = 0
+    packed: int = 1
+    numerator: int = 1
+    denominator: int = 1
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the kernel computes; a compile-time constant."""
+
+    accumulator: str = "float32"
+    precision: str = "ieee"
+    mx: bool = False
+    a_mx: str = ""
+    b_mx: str = ""
+    scale_a: str = "none"
+    scale_b: str = "none"
+    block_m: int = 1
+    block_n: int = 1
+    groups: str = ""
+    even_k: bool = False
+    wide_c: bool = False
+    raw: bool = False
+    xcds: int = 8
+
+    @property
+    def blockwise(self) -> bool:
+        """Scales change along K, so that every step is scaled on its own."""
+        return "block" in (self.scale_a, self.scale_b) and not self.mx
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A or B as the plain family sees it.
+
+    Attributes:
+        array: the memory.
+        line, k: steps between rows of A (columns of B) and along K, in array elements.
+        batch: steps of the batch dimensions, as many as the problem has.
+        format: ``""``, or that of packed or E8M0-scaled elements.
+        shuffle: elements of K that stand together in a preshuffled weight; 0 for a plain one.
+    """
+
+    array: Array
+    line: int
+    k: int
+    batch: tuple[int, ...] = ()
+    format: str = ""
+    shuffle: int = 0
+
+    @property
+    def element_bytes(self) -> float:
+        """Of one element of the product, in LDS: packed six-bit floats are widened on the way."""
+        packed = self.format == "e2m1"
+        return self.array.itemsize / 2 if packed else float(self.array.itemsize)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Scales of one operand.
+
+    Attributes:
+        array: their memory.
+        kind: ``tensor`` (one), ``line`` (one a row of A or column of B), ``block`` (one every 128 along K), ``mx``
+            (E8M0, one every 32 along K).
+        line, k: steps along rows (columns) and along K.
+        block: rows (columns) under one scale, 1 or 128.
+    """
+
+    array: Array
+    kind: str
+    line: int = 0
+    k: int = 0
+    block: int = 1
+
+
+@dataclass(frozen=True)
+class PlainProblem:
+    """One product, checked.
+
+    Attributes:
+        construct: the public function, for errors.
+        m, n, k: extents; n is that of the output, half the product's with ``swiglu``.
+        batch: extents of the batch dimensions.
+        a, b: operands.
+        out: output; ``out_batch`` its batch steps, ``out_line`` and ``out_column`` those of a matrix.
+        epilogue: what follows the sums.
+        alpha, beta: its scalars.
+        bias, residual: its arrays; steps of the latter as those of the output.
+        scale_a, scale_b: operand scales.
+        accumulator: ``float32`` or ``int32``.
+        precision: of fp32 operands, ``ieee`` or ``tf32``.
+        groups: ``""``, ``rows`` or ``k``; with `offsets`, `group_count`, and the step `b_group` between B's of groups.
+    """
+
+    construct: str
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    out: Array
+    epilogue: Epilogue
+    batch: tuple[int, ...] = ()
+    out_batch: tuple[int, ...] = ()
+    out_line: int = 0
+    out_column: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: Array | None = None
+    bias_step: int = 1
+    bias_group: int = 0
+    residual: Array | None = None
+    residual_batch: tuple[int, ...] = ()
+    residual_line: int = 0
+    residual_column: int = 0
+    scale_a: Scale | None = None
+    scale_b: Scale | None = None
+    accumulator: str = "float32"
+    precision: str = "ieee"
+    groups: str = ""
+    offsets: Array | None = None
+    group_count: int = 0
+    b_group: int = 0
+
+    @property
+    def mx(self) -> bool:
+        """Multiplied with E8M0 scales."""
+        return self.scale_a is not None and self.scale_a.kind == "mx"
+
+    @property
+    def blockwise(self) -> bool:
+        """Scaled every 128 elements along K."""
+        return any(scale is not None and scale.kind == "block" for scale in (self.scale_a, self.scale_b))
+
+    @property
+    def matrices(self) -> int:
+        """Matrices of the batch, or groups along K."""
+        return self.group_count if self.groups == "k" else math.prod(self.batch)
+
+    @property
+    def result(self) -> Any:
+        """The output as the caller gets it."""
+        return self.out.value
+
+    def error(self, problem: str, remedy: str) -> UsageError:
+        return UsageError(problem, remedy=remedy, construct=self.construct)
+
+
+def launches(
+    problem: PlainProblem,
+    config: PlainConfig,
+    target: Target,
+    compute_units: int,
+    workspace: Workspace,
+) -> Iterator[Launch]:
+    """The launches of a product, in order: nothing for an empty output, two for schedules with parts.
+
+    Args:
+        problem: what to compute.
+        config: how; legal on the target.
+        target: the GPU.
+        compute_units: of the device.
+        workspace: makes an array of so many accumulator elements, of zeros or not.
+
+    Raises:
+        UsageError: a configuration that is illegal, or sizes that the kernel cannot take; nothing is launched then.
+    """
+    config.check(target, problem)
+    if not (problem.m and problem.n and problem.matrices):
+        return
+    for one in _two_batch_dimensions(problem):
+        yield from _launches(one, config, target, compute_units, workspace)
+
+
+def _two_batch_dimensions(problem: PlainProblem) -> list[PlainProblem]:
+    """Products with two batch dimensions at most: neighbours that are one are joined, the rest becomes launches."""
+    joined = _joined(problem)
+    if len(joined.batch) <= 2:
+        missing = 2 - len(joined.batch)
+        pad = (0,) * missing
+        return [
+            replace(
+                joined,
+                batch=(1,) * missing + joined.batch,
+                a=replace(joined.a, batch=pad + joined.a.batch),
+                b=replace(joined.b, batch=pad + joined.b.batch),
+                out_batch=pad + joined.out_batch,
+                residual_batch=pad + joined.residual_batch,
+            )
+        ]
+    parts = []
+    for at in range(joined.batch[0]):
+
+        def part(array: Array, steps: tuple[int, ...], at: int = at) -> Array:
+            return _moved(array, at * steps[0])
+
+        residual = joined.residual
+        parts += _two_batch_dimensions(
+            replace(
+                joined,
+                batch=joined.batch[1:],
+                a=replace(joined.a, array=part(joined.a.array, joined.a.batch), batch=joined.a.batch[1:]),
+                b=replace(joined.b, array=part(joined.b.array, joined.b.batch), batch=joined.b.batch[1:]),
+                out=part(joined.out, joined.out_batch),
+                out_batch=joined.out_batch[1:],
+                residual=None if residual is None else part(residual, joined.residual_batch),
+                residual_batch=joined.residual_batch[1:],
+            )
+        )
+    return parts
+
+
+def _moved(array: Array, elements: int) -> Array:
+    """An array from some element on, seen as one line of what follows."""
+    if not elements:
+        return array
+    from amdwarp.runtime import is_tensor
+
+    low, high = array.span()
+    left = (high - low) // array.itemsize - elements
+    if is_tensor(array.value):
+        value = array.value.as_strided((left,), (1,), array.value.storage_offset() + elements)
+    else:
+        import numpy as np
+
+        from amdwarp.runtime import memory_span
+
+        span = memory_span(array.value)[elements * array.itemsize :]
+        value = np.ndarray((left,), array.value.dtype, buffer=span)
+    return Array(array.name, value, array.dtype, (left,), (1,), low + elements * array.itemsize, array.itemsize)
+
+
+def _joined(problem: PlainProblem) -> PlainProblem:
+    """The same product with batch dimensions of 1 dropped, and neighbours joined that one step walks through."""
+    steps = [problem.a.batch, problem.b.batch, problem.out_batch, problem.residual_batch or (0,) * len(problem.batch)]
+    kept: list[tuple[int, list[int]]] = []
+    for at, extent in enumerate(problem.batch):
+        if extent == 1:
+            continue
+        own = [one[at] for one in steps]
+        if kept and all(before == step * extent for before, step in zip(kept[-1][1], own, strict=True)):
+            kept[-1] = (kept[-1][0] * extent, own)
+        else:
+            kept.append((extent, own))
+    sides = [tuple(own[side] for _, own in kept) for side in range(4)]
+    return replace(
+        problem,
+        batch=tuple(extent for extent, _ in kept),
+        a=replace(problem.a, batch=sides[0]),
+        b=replace(problem.b, batch=sides[1]),
+        out_batch=sides[2],
+        residual_batch=sides[3],
+    )
+
+
+def side(operand: Operand, tile: int, tile_k: int) -> Side:
+    """How the kernel reaches an operand with tiles of so many lines and elements along K."""
+    numerator, denominator, packed = 1, 1, 1
+    if operand.shuffle:
+        numerator = SHUFFLE_ROWS
+        reach = (tile // SHUFFLE_ROWS + 1) * operand.line + (tile_k + operand.shuffle) * SHUFFLE_ROWS
+    else:
+        if operand.format:
+            format = FORMATS[operand.format]
+            numerator, denominator = format.numerator, format.denominator
+        packed = 2 if operand.format == "e2m1" else 1
+        reach = (tile - 1) * operand.line + tile_k * operand.k
+    return Side(
+        format=operand.format if operand.format in ("e2m1", "e2m3", "e3m2") else "",
+        wide=reach * operand.array.itemsize >= OFFSET_LIMIT,
+        mask_outer=operand.line == 1 and operand.k != 1 and not operand.shuffle,
+        vector=operand.shuffle,
+        packed=packed,
+        numerator=numerator,
+        denominator=denominator,
+    )
+
+
+def describe(problem: PlainProblem, config: PlainConfig, target: Target) -> Description:
+    """The compile-time description of a product."""
+    a, b = problem.scale_a, problem.scale_b
+    span = (config.tile_m - 1) * problem.out_line + (config.tile_n - 1) * problem.out_column
+    mx = {"e2m3": "e4m3", "e3m2": "e4m3"}
+    formats = [mx.get(one.format, one.format) for one in (problem.a, problem.b)]
+    return Description(
+        accumulator=problem.accumulator,
+        precision=problem.precision,
+        mx=problem.mx,
+        a_mx=formats[0],
+        b_mx=formats[1],
+        scale_a=a.kind if a is not None else "none",
+        scale_b=b.kind if b is not None else "none",
+        block_m=a.block if a is not None else 1,
+        block_n=b.block if b is not None else 1,
+        groups=problem.groups,
+        even_k=problem.k % config.tile_k == 0 and problem.groups != "k",
+        wide_c=span * problem.out.itemsize >= OFFSET_LIMIT,
+        raw=problem.epilogue.out == "int32",
+        xcds=target.xcds,
+    )
+
+
+def tile_count(problem: PlainProblem, config: PlainConfig) -> int:
+    """Output tiles of a product, over its batch; with groups of rows the most there can be."""
+    rows = problem.m // config.tile_m + problem.group_count + 1
+    if problem.groups != "rows":
+        rows = -(-problem.m // config.tile_m)
+    return rows * -(-problem.n // config.tile_n) * problem.matrices
+
+
+def _launches(
+    problem: PlainProblem,
+    config: PlainConfig,
+    target: Target,
+    compute_units: int,
+    workspace: Workspace,
+) -> Iterator[Launch]:
+    plain, combine = kernels()
+    tiles, steps = tile_count(problem, config), -(-problem.k // config.tile_k)
+    if config.partial and (steps < 2 or (config.schedule == "split_k" and config.splits == 1)):
+        # nothing to part: the same tiles without a workspace
+        config = replace(config, schedule="tiles", splits=1, atomic=False, programs=0)
+    programs = _programs(config, tiles, compute_units)
+    _check_sizes(problem, config, tiles, programs, steps)
+    work = None
+    if config.partial:
+        slots = 2 * programs if config.schedule == "stream_k" else tiles * (1 if config.atomic else config.splits)
+        planes = 2 if problem.epilogue.gated else 1
+        elements = slots * config.tile_m * config.tile_n * planes
+        if elements * 4 > WORKSPACE_LIMIT:
+            raise problem.error(
+                f"{config.schedule} takes a workspace of {elements * 4} bytes, more than {WORKSPACE_LIMIT}",
+                "take fewer splits, or schedule='tiles'",
+            )
+        work = workspace(elements, config.atomic)
+    sides = {"A": side(problem.a, config.tile_m, config.tile_k), "B": side(problem.b, config.tile_n, config.tile_k)}
+    fixed = {"D": describe(problem, config, target), "E": problem.epilogue, "S": config}
+    options = {"num_warps": config.num_warps, "num_stages": config.stages}
+    if config.mfma and target.arch != "gfx1250":
+        options["matrix_instr_nonkdim"] = config.mfma
+    shared = _shared_arguments(problem, work) | {"tiles": tiles}
+    scalars = _operand_arguments(problem)
+    yield _launch(plain, (programs,), shared | scalars, fixed | sides, options)
+    if config.partial:
+        names = set(combine.arg_names)
+        again = {name: value for name, value in shared.items() if name in names} | {"programs": programs}
+        yield _launch(combine, (tiles,), again, fixed, {"num_warps": config.num_warps})
+
+
+def kernels() -> tuple[Any, Any]:
+    """The two kernels of the family; imports Triton.
+
+    Raises:
+        UnsupportedTritonError: no Triton, or one that these kernels do not compile with.
+    """
+    from amdwarp.lowering.bridge import require_triton
+
+    found = require_triton()
+    if found.version < OLDEST_TRITON:
+        oldest = ".".join(map(str, OLDEST_TRITON))
+        raise UnsupportedTritonError(
+            f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
+        )
+    from .plain_kernel import combine, plain
+
+    return plain, combine
+
+
+def _programs(config: PlainConfig, tiles: int, compute_units: int) -> int:
+    if config.schedule == "split_k":
+        return tiles * config.splits
+    if config.schedule in ("persistent", "stream_k"):
+        wanted = config.programs or compute_units
+        return wanted if config.schedule == "stream_k" else min(wanted, tiles)
+    return tiles
+
+
+def _check_sizes(problem: PlainProblem, config: PlainConfig, tiles: int, programs: int, steps: int) -> None:
+    for name, extent in (("M", problem.m), ("N", problem.n), ("K", problem.k)):
+        if extent > EXTENT_LIMIT:
+            raise problem.error(f"{name} = {extent} exceeds {EXTENT_LIMIT}", "split the product")
+    numbers = tiles * steps if config.schedule == "stream_k" else programs
+    if max(tiles, numbers) > EXTENT_LIMIT:
+        raise problem.error(f"{max(tiles, numbers)} tiles are more than a grid holds", "split the product")
+    if problem.epilogue.gated and problem.n * 2 > EXTENT_LIMIT:
+        raise problem.error(f"N = {problem.n * 2} exceeds {EXTENT_LIMIT}", "split the product")
+
+
+def _shared_arguments(problem: PlainProblem, work: Any) -> dict[str, Any]:
+    """Arguments that both kernels take."""
+    a, b, e = problem.scale_a, problem.scale_b, problem.epilogue
+    residual = problem.residual_batch if problem.residual is not None else (0, 0)
+    return {
+        "c": problem.out.value,
+        "work": work,
+        "scale_a": a.array.value if a is not None else None,
+        "scale_b": b.array.value if b is not None else None,
+        "bias": problem.bias.value if problem.bias is not None and e.bias else None,
+        "residual": problem.residual.value if problem.residual is not None else None,
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "inner": problem.batch[-1],
+        "c_outer": problem.out_batch[0],
+        "c_inner": problem.out_batch[1],
+        "c_m": problem.out_line,
+        "c_n": problem.out_column,
+        "r_outer": residual[0],
+        "r_inner": residual[1],
+        "r_m": problem.residual_line,
+        "r_n": problem.residual_column,
+        "sa_m": a.line if a is not None else 0,
+        "sb_n": b.line if b is not None else 0,
+        "bias_step": problem.bias_step,
+        "alpha": float(problem.alpha),
+        "beta": float(problem.beta),
+    }
+
+
+def _operand_arguments(problem: PlainProblem) -> dict[str, Any]:
+    """Arguments of the main kernel alone."""
+    a, b = problem.a, problem.b
+    return {
+        "a": a.array.value,
+        "b": b.array.value,
+        "offsets": problem.offsets.value if problem.offsets is not None else None,
+        "groups": problem.group_count,
+        "a_outer": a.batch[0],
+        "a_inner": a.batch[1],
+        "a_m": a.line,
+        "a_k": a.k,
+        "b_outer": b.batch[0],
+        "b_inner": problem.b_group if problem.groups == "rows" else b.batch[1],
+        "b_k": b.k,
+        "b_n": b.line,
+        "sa_k": problem.scale_a.k if problem.scale_a is not None else 0,
+        "sb_k": problem.scale_b.k if problem.scale_b is not None else 0,
+        "bias_group": problem.bias_group,
+    }
+
+
+def _launch(
+    kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any], fixed: dict[str, Any], options: dict[str, Any]
+) -> Launch:
+    """A launch whose absent arrays are compile-time constants."""
+    absent = {name: value for name, value in arguments.items() if value is None}
+    return Launch(kernel, grid, {n: v for n, v in arguments.items() if v is not None}, fixed | absent, options)

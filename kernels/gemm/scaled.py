@@ -1,0 +1,317 @@
+"""Products of scaled narrow elements: `scaled_matmul` (fp8 and MX formats) and `int8_matmul`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amdwarp.target import Target
+
+from .dense import _promoted, check_schedule, run_plain
+from .dtypes import BYTES, FORMAT_OF, FORMATS, FP8, MX_TARGETS, refuse_foreign_fp8
+from .forms import (
+    Extras,
+    check_extents,
+    check_float,
+    epilogue_of,
+    error,
+    output,
+    output_columns,
+    read_bias,
+    read_residual,
+    refuse_gradients,
+)
+from .operands import Array, bytes_view, check_same_place, device_of, read
+from .plain_config import BLOCK_K, MX_K, PlainConfig
+from .plain_plan import Operand, PlainProblem, Scale
+
+_MX_SCALES = ("uint8", "float8_e8m0fnu")
+
+
+def scaled_matmul(
+    a: Any,
+    b: Any,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    *,
+    format_a: str | None = None,
+    format_b: str | None = None,
+    out: Any = None,
+    bias: Any = None,
+    bias_axis: str = "column",
+    activation: str | None = None,
+    residual: Any = None,
+    beta: float = 1.0,
+    scale: float = 1.0,
+    out_dtype: Any = "bfloat16",
+    schedule: str | PlainConfig | None = None,
+) -> Any:
+    """(scale_a * A) @ (scale_b * B) with fp32 accumulation and an epilogue. No gradient is recorded.
+
+    The shape of a scale says what it scales: with A (M, K) and B (K, N),
+
+    ====================  ==================================  =============================================
+    what                  scale_a                             scale_b
+    ====================  ==================================  =============================================
+    whole tensor          () or (1,) or (1, 1)                the same
+    row of A, column of B (M, 1)                              (1, N)
+    128 along K           (M, ceil(K / 128))                  (ceil(K / 128), N)
+    128x128 block         (ceil(M / 128), ceil(K / 128))      (ceil(K / 128), ceil(N / 128))
+    MX, 32 along K        (M, K / 32), E8M0                   (K / 32, N), E8M0
+    ====================  ==================================  =============================================
+
+    Args:
+        a: (M, K) fp8, FNUZ on gfx942 and OCP on gfx950 and gfx1250; or bytes that hold packed fp4 or fp6 elements:
+            (M, K / 2) or (M, 3 K / 4), lowest bits first.
+        b: (K, N) likewise, packed along K. e4m3 and e5m2 may be mixed, and so may MX formats.
+        scale_a, scale_b: fp32, or for MX ``uint8`` or ``float8_e8m0fnu`` bytes, in both or in neither; None is 1.
+        format_a, format_b: of bytes: ``e2m1`` (the default), ``e2m3`` or ``e3m2``, lowest bits first.
+        out, bias, bias_axis, activation, residual, beta, scale: as for `matmul`.
+        out_dtype: of the result.
+        schedule: ``plain``, a `PlainConfig`, or None for the choice of the shape.
+
+    Raises:
+        UsageError: what cannot be computed, before anything is launched.
+    """
+    construct = "scaled_matmul"
+    extras = Extras(scale, bias, bias_axis, activation, residual, beta, out_dtype)
+    left, right = read("a", a, construct), read("b", b, construct)
+    target, compute_units = device_of(a, "a", construct)
+    scales = {n: read(n, v, construct) for n, v in (("scale_a", scale_a), ("scale_b", scale_b)) if v is not None}
+    mx = any(one.dtype in _MX_SCALES for one in scales.values()) or left.dtype in BYTES or right.dtype in BYTES
+    for name, one in (("a", left), ("b", right)):
+        if one.ndim != 2:
+            raise error(construct, f"{name} has {one.ndim} dimensions, not 2", "reshape it")
+        if one.dtype not in FP8 and one.dtype not in FORMAT_OF:
+            raise error(construct, f"{name} is {one.dtype}", f"pass {' or '.join(FP8)}, or bytes of an MX format")
+        refuse_foreign_fp8(name, one.dtype, target.arch, construct)
+    formats = ("", "")
+    if mx:
+        formats = _mx_formats(construct, left, right, scales, (format_a, format_b), target)
+    elif format_a is not None or format_b is not None:
+        raise error(construct, "format_a and format_b are of MX products", "leave them out, or pass E8M0 scales")
+    m, n = left.shape[0], right.shape[1]
+    k = _inner(construct, left, right, formats)
+    made = {}
+    for name, of, lines in (("scale_a", "a", m), ("scale_b", "b", n)):
+        if name in scales:
+            made[name] = (_mx_scale if mx else _scale)(construct, scales[name], of, lines, k)
+    problem = _problem(construct, (left, right), (m, n, k), formats, made, scales, extras, out, "float32")
+    return _run(problem, schedule, target, compute_units)
+
+
+def int8_matmul(
+    a: Any,
+    b: Any,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    *,
+    out: Any = None,
+    bias: Any = None,
+    bias_axis: str = "column",
+    activation: str | None = None,
+    residual: Any = None,
+    beta: float = 1.0,
+    scale: float = 1.0,
+    out_dtype: Any = None,
+    schedule: str | PlainConfig | None = None,
+) -> Any:
+    """A @ B of int8 with exact int32 sums, which wrap past 2**31; then scales and an epilogue in fp32.
+
+    Args:
+        a: (M, K) int8.
+        b: (K, N) int8.
+        scale_a: fp32, one value, or (M, 1): one a row; None is 1.
+        scale_b: fp32, one value, or (1, N): one a column; None is 1.
+        out, bias, bias_axis, activation, residual, beta, scale: as for `matmul`.
+        out_dtype: ``int32`` (the default where nothing but the product is asked for), or a float type (``bfloat16`` by
+            default otherwise).
+        schedule: as for `scaled_matmul`.
+
+    Raises:
+        UsageError: what cannot be computed, before anything is launched.
+    """
+    construct = "int8_matmul"
+    left, right = read("a", a, construct), read("b", b, construct)
+    target, compute_units = device_of(a, "a", construct)
+    for name, one in (("a", left), ("b", right)):
+        if one.ndim != 2:
+            raise error(construct, f"{name} has {one.ndim} dimensions, not 2", "reshape it")
+        if one.dtype != "int8":
+            raise error(construct, f"{name} is {one.dtype}, not int8", f"quantise {name}, or call gemm.matmul")
+    m, n = left.shape[0], right.shape[1]
+    k = _inner(construct, left, right, ("", ""))
+    scales = {n: read(n, v, construct) for n, v in (("scale_a", scale_a), ("scale_b", scale_b)) if v is not None}
+    bare = not scales and bias is None and activation is None and residual is None and scale == 1.0
+    chosen = out_dtype if out_dtype is not None else "int32" if bare else "bfloat16"
+    extras = Extras(scale, bias, bias_axis, activation, residual, beta, chosen)
+    made = {}
+    for name, of, lines in (("scale_a", "a", m), ("scale_b", "b", n)):
+        if name in scales:
+            made[name] = _scale(construct, scales[name], of, lines, k)
+            if made[name].kind == "block":
+                raise error(construct, f"{name} is {scales[name].describe()}", _line_remedy(of, lines))
+    if scales and epilogue_of(construct, extras, "bfloat16").out == "int32":
+        raise error(construct, "out_dtype = int32 with scales", "pass a float out_dtype, or no scales")
+    problem = _problem(construct, (left, right), (m, n, k), ("", ""), made, scales, extras, out, "int32")
+    return _run(problem, schedule, target, compute_units)
+
+
+def _run(problem: PlainProblem, schedule: Any, target: Target, compute_units: int) -> Any:
+    check_schedule(problem.construct, schedule)
+    if schedule not in (None, "plain") and not isinstance(schedule, PlainConfig):
+        raise problem.error(f"there is no schedule {schedule!r} of it", "take plain, a PlainConfig, or None")
+    if problem.out.size:
+        run_plain(problem, schedule, target, compute_units)
+    return problem.result
+
+
+def _problem(
+    construct: str,
+    operands: tuple[Array, Array],
+    extents: tuple[int, int, int],
+    formats: tuple[str, str],
+    made: dict[str, Scale],
+    scales: dict[str, Array],
+    extras: Extras,
+    out: Any,
+    accumulator: str,
+) -> PlainProblem:
+    left, right = operands
+    m, columns, k = extents
+    read_extras = [read(name, value, construct) for name, value in extras.arrays.items()]
+    inputs = [left, right, *scales.values(), *read_extras]
+    check_same_place(inputs, construct)
+    refuse_gradients(construct, inputs, "quantised products have none")
+    check_extents(construct, M=m, N=columns, K=k)
+    epilogue = epilogue_of(construct, extras, "bfloat16")
+    if epilogue.out == "int32" and accumulator != "int32":
+        raise error(construct, "out_dtype = int32 of a float product", "pass a float out_dtype")
+    n = output_columns(construct, epilogue, columns)
+    bias = read_bias(construct, extras, m, columns)
+    residual = read_residual(construct, extras, (m, n))
+    found = output(construct, out, (m, n), epilogue.out, inputs)
+    a, b, _ = _promoted(construct, left, right)
+    return PlainProblem(
+        construct,
+        m,
+        n,
+        k,
+        Operand(_bytes(a, formats[0]), *_steps(a, 0), format=formats[0]),
+        Operand(_bytes(b, formats[1]), *_steps(b, 1), format=formats[1]),
+        found,
+        epilogue,
+        out_line=found.strides[0],
+        out_column=found.strides[1],
+        alpha=float(extras.scale),
+        beta=float(extras.beta),
+        bias=bias,
+        bias_step=bias.strides[0] if bias is not None else 0,
+        residual=residual,
+        residual_line=residual.strides[0] if residual is not None else 0,
+        residual_column=residual.strides[1] if residual is not None else 0,
+        scale_a=made.get("scale_a"),
+        scale_b=made.get("scale_b"),
+        accumulator=accumulator,
+    )
+
+
+def _steps(array: Array, line_axis: int) -> tuple[int, int]:
+    """Steps along rows of A (columns of B) and along K; one that is never taken keeps the other contiguous."""
+    line, k = array.strides[line_axis], array.strides[1 - line_axis]
+    if array.shape[line_axis] <= 1:
+        line = 16 if k == 1 else 1
+    if array.shape[1 - line_axis] <= 1:
+        k = 16 if line == 1 else 1
+    return line, k
+
+
+def _bytes(array: Array, format: str) -> Array:
+    """Packed elements as bytes, under a dtype that Triton has a name for."""
+    if not format or array.dtype in ("uint8", "float8_e4m3fn", "float8_e5m2"):
+        return array
+    return Array(array.name, bytes_view(array.value), "uint8", array.shape, array.strides, array.address, 1)
+
+
+def _inner(construct: str, a: Array, b: Array, formats: tuple[str, str]) -> int:
+    """K of both operands, in elements."""
+    ks = []
+    for one, axis, name in ((a, 1, formats[0]), (b, 0, formats[1])):
+        stored = one.shape[axis]
+        if name in FORMATS and stored * FORMATS[name].denominator % FORMATS[name].numerator:
+            raise error(construct, f"{one.name} has {stored} bytes along K", f"{name} packs 4 elements in 3 bytes")
+        ks.append(FORMATS[name].elements(stored) if name else stored)
+    if ks[0] != ks[1]:
+        raise error(
+            construct,
+            f"a is {a.shape[0]}x{ks[0]} and b is {ks[1]}x{b.shape[1]}: the inner extents differ",
+            "transpose one of them, or pass format_a and format_b",
+        )
+    return ks[0]
+
+
+def _line_remedy(of: str, lines: int) -> str:
+    shape = f"({lines}, 1)" if of == "a" else f"(1, {lines})"
+    return f"pass one fp32 value, or {shape}"
+
+
+def _scale(construct: str, array: Array, of: str, lines: int, k: int) -> Scale:
+    """What a scale of fp32 values scales, by its shape."""
+    if array.dtype != "float32":
+        raise error(construct, f"{array.name} is {array.dtype}, not float32", f"convert {array.name}")
+    check_float(construct, array)
+    if array.size == 1 and array.ndim <= 2:
+        return Scale(array, "tensor")
+    blocks_k, blocks = -(-k // BLOCK_K), -(-lines // BLOCK_K)
+    shape, steps = array.shape, array.strides
+    if of == "b" and array.ndim == 2:
+        shape, steps = shape[::-1], steps[::-1]
+    if shape == (lines, 1):
+        return Scale(array, "line", steps[0])
+    if shape == (lines, blocks_k):
+        return Scale(array, "block", steps[0], steps[1], 1)
+    if shape == (blocks, blocks_k):
+        return Scale(array, "block", steps[0], steps[1], BLOCK_K)
+    want = [(), (lines, 1), (lines, blocks_k), (blocks, blocks_k)]
+    texts = [str(one if of == "a" else one[::-1]) for one in want]
+    raise error(construct, f"{array.name} is {array.describe()}", f"pass one of the shapes {', '.join(texts)}")
+
+
+def _mx_scale(construct: str, array: Array, of: str, lines: int, k: int) -> Scale:
+    """E8M0 scales, one every 32 elements along K."""
+    shape = (lines, k // MX_K) if of == "a" else (k // MX_K, lines)
+    if array.shape != shape:
+        raise error(construct, f"{array.name} is {array.describe()}", f"pass {shape}, one E8M0 value every 32 along K")
+    steps = array.strides if of == "a" else array.strides[::-1]
+    if array.dtype != "uint8":
+        array = Array(array.name, bytes_view(array.value), "uint8", array.shape, array.strides, array.address, 1)
+    return Scale(array, "mx", steps[0], steps[1])
+
+
+def _mx_formats(
+    construct: str,
+    a: Array,
+    b: Array,
+    scales: dict[str, Array],
+    formats: tuple[str | None, str | None],
+    target: Target,
+) -> tuple[str, str]:
+    """Element formats of an MX product."""
+    if target.arch not in MX_TARGETS:
+        raise error(construct, f"{target.arch} does not multiply with E8M0 scales", f"run on {' or '.join(MX_TARGETS)}")
+    for name in ("scale_a", "scale_b"):
+        if name not in scales:
+            raise error(construct, f"{name} is missing", "an MX product has E8M0 scales for both operands")
+        if scales[name].dtype not in _MX_SCALES:
+            raise error(construct, f"{name} is {scales[name].dtype}", f"pass {' or '.join(_MX_SCALES)} in both scales")
+    found = []
+    for one, given in zip((a, b), formats, strict=True):
+        name = given if given is not None else FORMAT_OF[one.dtype]
+        if name not in FORMATS or one.dtype not in FORMATS[name].dtypes:
+            legal = ", ".join(name for name, f in FORMATS.items() if one.dtype in f.dtypes)
+            raise error(construct, f"format_{one.name} = {name!r} of {one.dtype} elements", f"pass one of {legal}")
+        found.append(name)
+    for one, axis, name in ((a, 1, found[0]), (b, 0, found[1])):
+        elements = FORMATS[name].elements(one.shape[axis])
+        if elements % MX_K:
+            raise error(construct, f"K = {elements} of {one.name}", f"an MX product needs a multiple of {MX_K}")
+    return found[0], found[1]
