@@ -19,8 +19,10 @@ from .scaled import int8_matmul, scaled_matmul
 from .tasks import TASKS, TasksSchedule
 
 
-def schedule_name(schedule: GemmSchedule) -> str:
-    """The name of a schedule in ``SCHEDULES``, or its repr for any other."""
+def schedule_name(schedule: GemmSchedule | PlainConfig) -> str:
+    """The name of a schedule in ``SCHEDULES`` or ``TASKS``, that of a plain configuration, or the repr of any other."""
+    if isinstance(schedule, PlainConfig):
+        return schedule.name
     return next((name for name, known in (SCHEDULES | TASKS).items() if known == schedule), repr(schedule))
 
 

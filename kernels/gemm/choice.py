@@ -13,7 +13,7 @@ from .plain_plan import PlainProblem, tile_count
 _TILES = ((128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 2))
 
 
-def choose_plain(problem: PlainProblem, target: Target, compute_units: int) -> PlainConfig:
+def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, parts: bool = True) -> PlainConfig:
     """A legal configuration: the largest tile that fits the extents and fills the GPU, with parts along a long K.
 
     A larger tile reads fewer operand bytes a flop. It pays once there are as many tiles as compute units; until then
@@ -22,7 +22,7 @@ def choose_plain(problem: PlainProblem, target: Target, compute_units: int) -> P
     legal = [config for config in _candidates(problem, target) if not config.constraints(target, problem)]
     fitting = [one for one in legal if _fits(one, problem)] or legal[-1:]
     chosen = next((one for one in fitting if tile_count(problem, one) >= compute_units), fitting[-1])
-    return _parted(chosen, problem, target, compute_units)
+    return _parted(chosen, problem, target, compute_units) if parts else chosen
 
 
 def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:

@@ -51,6 +51,12 @@ class PlainConfig:
     mfma: int = 0
 
     @property
+    def name(self) -> str:
+        """Tile, waves and schedule in one line."""
+        how = {"tiles": "", "split_k": f" split_k {self.splits}{' atomic' if self.atomic else ''}"}
+        return f"plain {self.tile_m}x{self.tile_n}x{self.tile_k}" + how.get(self.schedule, f" {self.schedule}")
+
+    @property
     def partial(self) -> bool:
         """Whether sums pass through a workspace and a second kernel."""
         return self.schedule in ("split_k", "stream_k")
