@@ -20,6 +20,7 @@ from .fence_edges import FenceEdges
 from .hoist_staging import HoistStaging
 from .inter_wave import InterWave
 from .join_pipelines import JoinPipelines
+from .materialize_ws_schedule import MaterializeWSSchedule
 from .open_windows import OpenWindows
 from .place_chunks import PlaceChunks
 from .place_tasks import PlaceTasks
@@ -66,6 +67,7 @@ __all__ = [
     "HoistStaging",
     "InterWave",
     "JoinPipelines",
+    "MaterializeWSSchedule",
     "OpenWindows",
     "PlaceChunks",
     "PlaceTasks",

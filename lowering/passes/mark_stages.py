@@ -12,10 +12,11 @@ After::
 
     "rocdl.sched.barrier"() <{mask = …none}> {amdwarp.stage.begin = "load", …} : () -> ()
 
-A wall of ``amdwarp.wall`` becomes such a scheduling wall too, without attributes.
+A wall of ``amdwarp.wall`` becomes such a scheduling wall too, without attributes. Marks of a typed schedule
+(``amdwarp.ws``) become anchors in a kernel that has a schedule.
 
-Every loop around a mark of a stage, in the function or in one that calls it, also gets ``tt.num_stages = 1``: its
-pipelining is in its source, and stock software pipelining must not rotate it. Refuses nothing.
+Every loop around a mark of a stage or an op, in the function or in one that calls it, also gets ``tt.num_stages = 1``:
+its pipelining is in its source, and stock software pipelining must not rotate it. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from amdwarp.wall import WALL
 from .. import spelling
 from ..analysis.calls import reaches
 from ..analysis.pipelines import anchor_of
+from ..analysis.ws_kernel import ws_mark
 from ..ir import Module, Op
 from ..rewriter import insert_before
 
@@ -36,7 +38,9 @@ class MarkStages:
     name: str = "mark_stages"
 
     def run(self, module: Module) -> None:
-        marks = [op for op in module.ops("arith.constant") if anchor_of(op)]
+        constants = module.ops("arith.constant")
+        scheduled = any(ws_mark(op) == "schedule" for op in constants)
+        marks = [op for op in constants if anchor_of(op) or (scheduled and ws_mark(op))]
         for op in marks:
             anchor = insert_before(op, spelling.sched_barrier())
             anchor.attributes.update(op.attributes)
@@ -48,7 +52,7 @@ class MarkStages:
                 op.erase()
         if marks:
             for call in module.ops("tt.call"):
-                if reaches(call, lambda op: anchor_of(op) is not None):
+                if reaches(call, lambda op: anchor_of(op) is not None or ws_mark(op) is not None):
                     _keep_loops(call)
 
 

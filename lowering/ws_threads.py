@@ -1,0 +1,446 @@
+"""Code of one thread of a typed schedule: its steps as straight code, loops with prologue and epilogue, guards.
+
+Arithmetic that no op owns is copied to where a step needs it. How a thread synchronizes is left to a
+:class:`Synchronization`: barriers between tasks, or waits and barriers of the workgroup in a single thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from amdwarp.schedule.objects import WSScope
+
+from . import spelling
+from .analysis.lds import SYNCED, VIEWS
+from .analysis.ws_kernel import WSKernel, WSRegion, is_free, is_sync, ws_mark
+from .analysis.ws_needs import free_operands, loop_needs, loop_of
+from .analysis.ws_program import Act, Copies, Phase, Step, Thread
+from .dialect import Kind, kind_of
+from .ir import Block, Op, Region, Value
+from .rewriter import Builder
+
+Key = tuple[str, ...]
+"""A value that a thread carries: a counter, a loop-carried value at some offset."""
+
+
+class Env:
+    """Values of the new code for values of the kernel as it was; arithmetic is copied at its first use.
+
+    Attributes:
+        map: old value -> new value, known at the current place.
+        shared: ops of the kernel whose values may be used as they are; None where nothing from outside is visible.
+    """
+
+    def __init__(self, kernel: WSKernel, shared: set[Op] | None, known: dict[Value, Value] | None = None) -> None:
+        self.kernel = kernel
+        self.shared = shared
+        self.map = dict(known or {})
+
+    def fork(self) -> Env:
+        """A copy for a place inside, whose new values are not visible outside."""
+        return Env(self.kernel, self.shared, self.map)
+
+    def value(self, old: Value, build: Builder, user: str = "") -> Value:
+        if old in self.map:
+            return self.map[old]
+        op = old.op
+        if self.shared is not None and ((op is None and old.block is self.kernel.root) or op in self.shared):
+            return old
+        if op is None or op in self.kernel.owner or not is_free(op):
+            raise self._unknown(old, user)
+        for operand in free_operands([op]):
+            self.map[operand] = self.value(operand, build, user)
+        copy = op.clone(self.map)
+        build.insert(copy)
+        return self.map[old]
+
+    def _unknown(self, old: Value, user: str) -> Exception:
+        region = self.kernel.owner.get(old.op) if old.op is not None else None
+        if region is None:
+            return self.kernel.error(f"a value that {user or 'the schedule'} needs cannot be computed in its role")
+        return region.error(
+            f"its value is used by {user or 'the schedule'}, whose role does not run it before",
+            "let one role run both, in this order, or pass the value on through a buffer of a pipeline",
+        )
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a synchronization point is emitted."""
+
+    scope: str
+    phase: Phase
+    position: int
+    step: Step
+
+
+class Synchronization(Protocol):
+    """How the points of a schedule become code."""
+
+    phases: bool
+    """Whether points need the phase of their barrier, beside the slot."""
+
+    def point(self, writer: Writer, build: Builder, site: Site) -> None:
+        """Emit one synchronization point."""
+
+
+class Writer:
+    """Writes one thread.
+
+    Args:
+        kernel: the kernel as it was.
+        thread: the thread's program.
+        rings: buffer name -> its versions, as a value that the thread sees.
+        sync: how points become code.
+    """
+
+    def __init__(self, kernel: WSKernel, thread: Thread, rings: dict[Op, Value], sync: Synchronization) -> None:
+        self.kernel = kernel
+        self.thread = thread
+        self.rings = rings
+        self.sync = sync
+        self.state: dict[Key, Value] = {}
+        self.scopes = {scope.id for scope in kernel.schedule.scopes}
+
+    # ---- counters
+
+    def write(self, build: Builder, env: Env) -> None:
+        """The whole thread, from the root scope."""
+        zero = build.value(spelling.constant(0))
+        for step in (step for body in self.thread.bodies.values() for step in body):
+            for key in self._counters(step):
+                self.state.setdefault(key, zero)
+        steps = sorted(enumerate(self.thread.bodies.get(WSScope.ROOT, [])), key=lambda item: (item[1].offset, item[0]))
+        for position, step in steps:
+            phase: Phase = ("steady", 0)
+            self._step(build, env, Site(WSScope.ROOT, phase, position, step))
+
+    def _counters(self, step: Step) -> list[Key]:
+        if step.act is Act.RUN:
+            return []
+        side = _side(step)
+        return [("slot", step.role, step.pipeline, side), ("phase", step.role, step.pipeline, side)]
+
+    def slot(self, step: Step) -> Value:
+        return self.state["slot", step.role, step.pipeline, _side(step)]
+
+    def phase(self, step: Step) -> Value:
+        return self.state["phase", step.role, step.pipeline, _side(step)]
+
+    def advance(self, build: Builder, step: Step) -> None:
+        """The next version: slot and phase of one side of a pipeline."""
+        slot, phase = self._counters(step)
+        depth = self.kernel.schedule.pipeline(step.pipeline).depth
+        one = build.value(spelling.constant(1))
+        if depth == 1:
+            if self.sync.phases:
+                self.state[phase] = build.value(Op("arith.xori", [self.state[phase], one], ["i32"]))
+            return
+        following = build.value(spelling.addi(self.state[slot], one))
+        last = build.value(spelling.constant(depth))
+        wraps = build.value(spelling.cmpi("eq", following, last))
+        zero = build.value(spelling.constant(0))
+        self.state[slot] = build.value(Op("arith.select", [wraps, zero, following], ["i32"]))
+        if self.sync.phases:
+            turned = build.value(Op("arith.xori", [self.state[phase], one], ["i32"]))
+            self.state[phase] = build.value(Op("arith.select", [wraps, turned, self.state[phase]], ["i32"]))
+
+    # ---- steps
+
+    def _step(self, build: Builder, env: Env, site: Site) -> None:
+        step = site.step
+        if step.act is not Act.RUN:
+            self.sync.point(self, build, site)
+            if step.act in (Act.CLOSE, Act.COMMIT, Act.RELEASE):
+                self.advance(build, step)
+            return
+        region = self.kernel.regions[step.id]
+        inner = env.fork()
+        self._bind(build, inner, step, region)
+        if region.loop is None:
+            self._copy(self._guarded(build, inner, region), inner, region)
+        elif self.thread.bodies.get(step.id):
+            self._scope(build, inner, region)
+        for op in region.ops:
+            for result in op.results:
+                if result in inner.map:
+                    env.map[result] = inner.map[result]
+
+    def _bind(self, build: Builder, env: Env, step: Step, region: WSRegion) -> None:
+        """Select the version of each buffer that the op accesses."""
+        for pipeline, alloc, role in self._touched(region):
+            side = "consume" if role in self.kernel.schedule.sides(pipeline)[1] else "produce"
+            slot = self.state["slot", role, pipeline, side]
+            env.map[alloc.result] = build.value(
+                Op("ttg.memdesc_index", [self.rings[alloc], slot], [alloc.result.type], loc=region.begin.loc)
+            )
+
+    def _touched(self, region: WSRegion) -> Iterable[tuple[str, Op, str]]:
+        if region.loop is not None:
+            return
+        roles = [s.role for body in self.thread.bodies.values() for s in body if s.id == region.id]
+        for pipeline in self.kernel.schedule.pipelines:
+            for name in pipeline.buffers:
+                alloc = self.kernel.buffers[name]
+                if any(self._reaches(value, alloc) for value in free_operands(region.ops)):
+                    yield pipeline.name, alloc, roles[0]
+
+    def _reaches(self, value: Value, alloc: Op) -> bool:
+        op = value.op
+        while op is not None and op.name in VIEWS:
+            op = op.operands[0].op
+        return op is alloc
+
+    def _condition(self, build: Builder, env: Env, region: WSRegion, guard: Op, branch: int) -> Value:
+        condition = env.value(guard.operands[0], build, f"op {region.id!r}")
+        if branch:
+            true = build.value(spelling.constant(True, "i1"))
+            condition = build.value(Op("arith.xori", [condition, true], ["i1"]))
+        return condition
+
+    def _scope(self, build: Builder, env: Env, region: WSRegion) -> None:
+        """A child scope; a condition around it guards its synchronization too, and is the same in all roles."""
+        holds = [self._condition(build, env, region, guard, branch) for guard, branch in region.guards]
+        if not holds:
+            _Loop(self, region.id, env, build).write()
+            return
+        condition = holds[0]
+        for more in holds[1:]:
+            condition = build.value(spelling.andi(condition, more))
+        self.under(build, condition, [env], lambda inside: _Loop(self, region.id, env, inside).write())
+
+    def _guarded(self, build: Builder, env: Env, region: WSRegion) -> Builder:
+        """Open the source's conditions around an op; returns where its code goes."""
+        for guard, branch in region.guards:
+            condition = self._condition(build, env, region, guard, branch)
+            inside = Block()
+            inside.append(Op("scf.yield", loc=guard.loc))
+            build.insert(Op("scf.if", [condition], regions=[Region([inside]), Region()], loc=guard.loc))
+            build = Builder(inside, inside.ops[-1], guard.loc)
+        return build
+
+    def _copy(self, build: Builder, env: Env, region: WSRegion) -> None:
+        user = f"op {region.id!r}"
+        drop = any(kind_of(op) is Kind.COPY and self.kernel.pipeline_of(v) for op in region.walk() for v in op.operands)
+        for op in region.ops:
+            if ws_mark(op) or (drop and is_sync(op) and kind_of(op) is not Kind.BARRIER):
+                continue
+            for value in free_operands([op]):
+                env.map[value] = env.value(value, build, user)
+            copy = build.insert(op.clone(env.map))
+            self._mark_synced(op, copy)
+
+    def _mark_synced(self, old: Op, new: Op) -> None:
+        """Reads of what copies have brought are ordered by our barriers: stock barrier insertion need not do it."""
+        for before, after in zip(old.walk(), new.walk(), strict=True):
+            if before.name != "ttg.local_load":
+                continue
+            name = self.kernel.pipeline_of(before.operands[0])
+            arrivals = {s.copies for b in self.thread.bodies.values() for s in b if s.act is Act.WAIT and s.pipeline == name}
+            if Copies.GROUPS in arrivals:
+                after.attributes[SYNCED] = "true"
+
+    def under(
+        self, build: Builder, condition: Value, envs: Sequence[Env], write: Callable[[Builder], None]
+    ) -> None:
+        """Write under a condition; what changes comes out of the ``scf.if``, unchanged where it did not happen."""
+        state = self.state
+        before, known = dict(state), [dict(env.map) for env in envs]
+        then, other = Block(), Block()
+        inside = Builder(then, None, build.loc)
+        write(inside)
+        changed = [key for key, value in state.items() if value is not before.get(key)]
+        made = [
+            (env, old, new)
+            for env, seen in zip(envs, known, strict=True)
+            for old, new in env.map.items()
+            if old not in seen and old.op in self.kernel.owner and self._used_later(old)
+        ]
+        values = [state[key] for key in changed] + [new for *_, new in made]
+        inside.create("scf.yield", values)
+        otherwise = Builder(other, None, build.loc)
+        poison = [
+            otherwise.value(Op("ub.poison", result_types=[new.type], properties={"value": "#ub.poison"}))
+            for *_, new in made
+        ]
+        otherwise.create("scf.yield", [*(before[key] for key in changed), *poison])
+        op = Op("scf.if", [condition], [v.type for v in values], regions=[Region([then]), Region([other])])
+        build.insert(op)
+        state.update(zip(changed, op.results, strict=False))
+        for env, seen in zip(envs, known, strict=True):
+            env.map = seen
+        for (env, old, _), new in zip(made, op.results[len(changed) :], strict=True):
+            env.map[old] = new
+
+    def _used_later(self, old: Value) -> bool:
+        mine = self.kernel.owner[old.op] if old.op is not None else None
+        return any(self.kernel.owner.get(user) is not mine for user in old.users)
+
+
+def _side(step: Step) -> str:
+    if step.act in (Act.WAIT, Act.RELEASE):
+        return "consume"
+    return "commit" if step.act is Act.COMMIT else "produce"
+
+
+class _Loop:
+    """One loop of a thread: prologue, steady state, epilogue."""
+
+    def __init__(self, writer: Writer, scope: str, env: Env, build: Builder) -> None:
+        self.writer, self.scope, self.build = writer, scope, build
+        self.kernel, self.thread = writer.kernel, writer.thread
+        self.region, self.loop, self.body = loop_of(self.kernel, scope)
+        self.steps = list(enumerate(self.thread.bodies[scope]))
+        self.depth = self.thread.depth(scope)
+        self.needs = loop_needs(self.kernel, self.thread, scope)
+        user = f"op {scope!r}"
+        self.env = env
+        for value in self.needs.outer:
+            if not self._is_buffer(value):
+                env.map[value] = env.value(value, build, user)
+        self.low, self.high, self.step = (env.map[bound] for bound in self.loop.operands[:3])
+        self.trips = _constant_trips(self.loop)
+        self.keys: list[Key] = []
+        for offset, positions in self.needs.args.items():
+            self._carry(self._iv(offset), self.low)
+            for position in positions:
+                self._carry(self._arg(offset, position), env.map[self.loop.operands[3 + position]])
+
+    def _is_buffer(self, value: Value) -> bool:
+        return self.kernel.pipeline_of(value) is not None
+
+    def _iv(self, offset: int) -> Key:
+        return ("iv", self.scope, str(offset))
+
+    def _arg(self, offset: int, position: int) -> Key:
+        return ("arg", self.scope, str(offset), str(position))
+
+    def _carry(self, key: Key, value: Value) -> None:
+        self.writer.state[key] = value
+        self.keys.append(key)
+
+    def write(self) -> None:
+        conditions = {d: self._at_least(d) for d in range(1, self.depth + 1)}
+        for turn in range(self.depth):
+            self._turn(self.build, ("prologue", turn), lambda o, t=turn: o <= t, lambda o, t=turn: conditions[t + 1])
+        self._steady()
+        for turn in range(self.depth):
+            self._turn(self.build, ("epilogue", turn), lambda o, t=turn: o > t, lambda o, t=turn: conditions[o - t])
+        for position, offset in self.needs.results.items():
+            self.env.map[self.loop.results[position]] = self.writer.state[self._arg(offset, position)]
+        for key in self.keys:
+            del self.writer.state[key]
+
+    def _at_least(self, trips: int) -> Value | bool:
+        """Whether the loop has so many iterations."""
+        if self.trips is not None:
+            return self.trips >= trips
+        before = self._ahead(trips - 1)
+        return self.build.value(spelling.cmpi("slt", before, self.high))
+
+    def _ahead(self, turns: int) -> Value:
+        """The induction variable of iteration ``turns``."""
+        if not turns:
+            return self.low
+        count = self.build.value(spelling.constant(turns, self.low.type))
+        return self.build.value(spelling.addi(self.low, self.build.value(spelling.muli(self.step, count))))
+
+    def _steady(self) -> None:
+        if self.trips is not None and self.trips <= self.depth:
+            return
+        state = self.writer.state
+        start = self._ahead(self.depth)
+        carried = [key for key in state if key in self.keys or self._turns(key)]
+        block = Block([self.low.type, *(state[key].type for key in carried)])
+        loop = Op(
+            "scf.for",
+            [start, self.high, self.step, *(state[key] for key in carried)],
+            [state[key].type for key in carried],
+            properties=self.loop.properties,
+            attributes=self.loop.attributes,
+            regions=[Region([block])],
+            loc=self.loop.loc,
+        )
+        self.build.insert(loop)
+        for arg in block.args:
+            arg.loc = self.body.args[0].loc
+        state.update(zip(carried, block.args[1:], strict=True))
+        inside = Builder(block, None, self.loop.loc)
+        self._turn(inside, ("steady", 0), lambda _: True, lambda _: True)
+        inside.create("scf.yield", [state[key] for key in carried])
+        state.update(zip(carried, loop.results, strict=True))
+
+    def _turns(self, key: Key) -> bool:
+        """Whether a counter moves in this loop or one inside it."""
+        return key[0] in ("slot", "phase") and key in _moved(self.writer, self.scope)
+
+    def _turn(
+        self, build: Builder, phase: Phase, takes: Callable[[int], bool], when: Callable[[int], Value | bool]
+    ) -> None:
+        """One turn of the loop: the steps whose offset takes part, each under its condition."""
+        steps = [(position, step) for position, step in self.steps if takes(step.offset)]
+        envs = {offset: self._iteration(offset) for offset in dict.fromkeys(step.offset for _, step in steps)}
+        last = {step.offset: position for position, step in steps}
+        index = 0
+        while index < len(steps):
+            condition = when(steps[index][1].offset)
+            chunk = []
+            while index < len(steps) and when(steps[index][1].offset) is condition:
+                chunk.append(steps[index])
+                index += 1
+            if condition is False:
+                continue
+
+            def write(inside: Builder, chunk: list[tuple[int, Step]] = chunk) -> None:
+                for position, step in chunk:
+                    site = Site(self.scope, phase, position, step)
+                    self.writer._step(inside, envs[step.offset], site)
+                    if last[step.offset] == position:
+                        self._next(inside, envs[step.offset], step.offset)
+
+            if condition is True:
+                write(build)
+            else:
+                assert isinstance(condition, Value)
+                self.writer.under(build, condition, list(envs.values()), write)
+
+    def _iteration(self, offset: int) -> Env:
+        env, state = self.env.fork(), self.writer.state
+        env.map[self.body.args[0]] = state[self._iv(offset)]
+        for position in self.needs.args[offset]:
+            env.map[self.body.args[1 + position]] = state[self._arg(offset, position)]
+        return env
+
+    def _next(self, build: Builder, env: Env, offset: int) -> None:
+        """The loop-carried values of an offset's next iteration."""
+        state, yielded = self.writer.state, self.body.ops[-1].operands
+        following = {
+            self._arg(offset, position): env.value(yielded[position], build, f"the next turn of {self.scope!r}")
+            for position in self.needs.args[offset]
+        }
+        following[self._iv(offset)] = build.value(spelling.addi(state[self._iv(offset)], self.step))
+        state.update(following)
+
+
+def _moved(writer: Writer, scope: str) -> set[Key]:
+    """The counters that move in a scope and the scopes inside it."""
+    moved: set[Key] = set()
+    for step in writer.thread.bodies.get(scope, []):
+        if step.act is Act.RUN and step.id in writer.scopes:
+            moved |= _moved(writer, step.id)
+        else:
+            moved |= set(writer._counters(step))
+    return moved
+
+
+def _constant_trips(loop: Op) -> int | None:
+    """Iterations of a loop whose bounds are constants."""
+    bounds = []
+    for value in loop.operands[:3]:
+        if value.op is None or value.op.name != "arith.constant":
+            return None
+        bounds.append(int(value.op.properties["value"].split(":")[0]))
+    low, high, step = bounds
+    return max(0, -(-(high - low) // step))
