@@ -38,6 +38,7 @@ class SingleThread:
 
     thread: Thread
     phases: bool = False
+    late: bool = False
 
     def point(self, writer: Writer, build: Builder, site: Site) -> None:
         step = site.step
@@ -63,6 +64,7 @@ class BetweenTasks:
     full: dict[str, Value]
     empty: dict[str, Value]
     phases: bool = True
+    late: bool = True
 
     def point(self, writer: Writer, build: Builder, site: Site) -> None:
         step = site.step

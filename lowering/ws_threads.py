@@ -31,16 +31,24 @@ class Env:
     Attributes:
         map: old value -> new value, known at the current place.
         shared: ops of the kernel whose values may be used as they are; None where nothing from outside is visible.
+        capture: brings an argument of the kernel or an LDS buffer to such a place.
     """
 
-    def __init__(self, kernel: WSKernel, shared: set[Op] | None, known: dict[Value, Value] | None = None) -> None:
+    def __init__(
+        self,
+        kernel: WSKernel,
+        shared: set[Op] | None,
+        known: dict[Value, Value] | None = None,
+        capture: Callable[[Value], Value] | None = None,
+    ) -> None:
         self.kernel = kernel
         self.shared = shared
         self.map = dict(known or {})
+        self.capture = capture
 
     def fork(self) -> Env:
         """A copy for a place inside, whose new values are not visible outside."""
-        return Env(self.kernel, self.shared, self.map)
+        return Env(self.kernel, self.shared, self.map, self.capture)
 
     def value(self, old: Value, build: Builder, user: str = "") -> Value:
         if old in self.map:
@@ -48,6 +56,8 @@ class Env:
         op = old.op
         if self.shared is not None and ((op is None and old.block is self.kernel.root) or op in self.shared):
             return old
+        if self.capture is not None and (op is None or op.name == "ttg.local_alloc") and old.block is self.kernel.root:
+            return self.capture(old)
         if op is None or op in self.kernel.owner or not is_free(op):
             raise self._unknown(old, user)
         for operand in free_operands([op]):
@@ -81,6 +91,8 @@ class Synchronization(Protocol):
 
     phases: bool
     """Whether points need the phase of their barrier, beside the slot."""
+    late: bool
+    """Whether a commit may run behind the end of its span."""
 
     def point(self, writer: Writer, build: Builder, site: Site) -> None:
         """Emit one synchronization point."""
@@ -120,32 +132,50 @@ class Writer:
     def _counters(self, step: Step) -> list[Key]:
         if step.act is Act.RUN:
             return []
-        side = _side(step)
-        return [("slot", step.role, step.pipeline, side), ("phase", step.role, step.pipeline, side)]
+        names = ("slot", "phase") if self.sync.phases and not self._late(step) else ("slot",)
+        return [(name, step.role, step.pipeline, self._side(step)) for name in names]
+
+    def _side(self, step: Step) -> str:
+        """Whose counter a point goes by: a commit that runs late has one of its own."""
+        if step.act in (Act.WAIT, Act.RELEASE):
+            return "consume"
+        return "commit" if self._late(step) else "produce"
+
+    def _late(self, step: Step) -> bool:
+        in_flight = self.kernel.schedule.pipeline(step.pipeline).in_flight
+        return step.act is Act.COMMIT and self.sync.late and in_flight > 1
+
+    def _turns(self, step: Step) -> bool:
+        """Whether the counter moves on behind a point."""
+        if step.act is Act.CLOSE:
+            return self.sync.late and self.kernel.schedule.pipeline(step.pipeline).in_flight > 1
+        return step.act in (Act.COMMIT, Act.RELEASE)
 
     def slot(self, step: Step) -> Value:
-        return self.state["slot", step.role, step.pipeline, _side(step)]
+        return self.state["slot", step.role, step.pipeline, self._side(step)]
 
     def phase(self, step: Step) -> Value:
-        return self.state["phase", step.role, step.pipeline, _side(step)]
+        return self.state["phase", step.role, step.pipeline, self._side(step)]
 
     def advance(self, build: Builder, step: Step) -> None:
         """The next version: slot and phase of one side of a pipeline."""
-        slot, phase = self._counters(step)
+        slot, *phase = self._counters(step)
         depth = self.kernel.schedule.pipeline(step.pipeline).depth
-        one = build.value(spelling.constant(1))
-        if depth == 1:
-            if self.sync.phases:
-                self.state[phase] = build.value(Op("arith.xori", [self.state[phase], one], ["i32"]))
+        if depth == 1 and not phase:
             return
-        following = build.value(spelling.addi(self.state[slot], one))
-        last = build.value(spelling.constant(depth))
-        wraps = build.value(spelling.cmpi("eq", following, last))
-        zero = build.value(spelling.constant(0))
-        self.state[slot] = build.value(Op("arith.select", [wraps, zero, following], ["i32"]))
-        if self.sync.phases:
-            turned = build.value(Op("arith.xori", [self.state[phase], one], ["i32"]))
-            self.state[phase] = build.value(Op("arith.select", [wraps, turned, self.state[phase]], ["i32"]))
+        one = build.value(spelling.constant(1))
+        turned = [build.value(Op("arith.xori", [self.state[key], one], ["i32"])) for key in phase]
+        if depth > 1:
+            following = build.value(spelling.addi(self.state[slot], one))
+            last = build.value(spelling.constant(depth))
+            wraps = build.value(spelling.cmpi("eq", following, last))
+            zero = build.value(spelling.constant(0))
+            turned = [
+                build.value(Op("arith.select", [wraps, new, self.state[key]], ["i32"]))
+                for key, new in zip(phase, turned, strict=True)
+            ]
+            self.state[slot] = build.value(Op("arith.select", [wraps, zero, following], ["i32"]))
+        self.state.update(zip(phase, turned, strict=True))
 
     # ---- steps
 
@@ -153,7 +183,7 @@ class Writer:
         step = site.step
         if step.act is not Act.RUN:
             self.sync.point(self, build, site)
-            if step.act in (Act.CLOSE, Act.COMMIT, Act.RELEASE):
+            if self._turns(step):
                 self.advance(build, step)
             return
         region = self.kernel.regions[step.id]
@@ -277,12 +307,6 @@ class Writer:
     def _used_later(self, old: Value) -> bool:
         mine = self.kernel.owner[old.op] if old.op is not None else None
         return any(self.kernel.owner.get(user) is not mine for user in old.users)
-
-
-def _side(step: Step) -> str:
-    if step.act in (Act.WAIT, Act.RELEASE):
-        return "consume"
-    return "commit" if step.act is Act.COMMIT else "produce"
 
 
 class _Loop:

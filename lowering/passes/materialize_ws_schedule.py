@@ -48,6 +48,7 @@ from ..dialect import Kind, kind_of
 from ..ir import Module, Op, Value
 from ..rewriter import Builder
 from ..ws_sync import SingleThread
+from ..ws_tasks import write_tasks
 from ..ws_threads import Env, Writer
 
 
@@ -59,12 +60,16 @@ class MaterializeWSSchedule:
         kernel = find_ws_kernel(module)
         if kernel is None:
             return
-        check_kernel(kernel, module, get_target(module.attributes["ttg.target"].strip('"').removeprefix("hip:")))
+        target = get_target(module.attributes["ttg.target"].strip('"').removeprefix("hip:"))
+        check_kernel(kernel, module, target)
         before = list(kernel.root.ops[:-1])
         build = Builder.before(kernel.root.ops[-1])
         build.loc = kernel.mark.loc
         rings = _rings(kernel)
-        _pipeline(kernel, build, rings)
+        if kernel.realise == "tasks":
+            write_tasks(kernel, module, build, rings, _own_ops(kernel))
+        else:
+            _pipeline(kernel, build, rings)
         _erase(kernel, before)
 
 
