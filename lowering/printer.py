@@ -105,7 +105,8 @@ class _Namer:
 
     def op(self, op: Op, taken: set[str]) -> None:
         for region in op.regions:
-            own = set() if op.name in ISOLATED else set(taken)
+            # MLIR's parser of the generic form gives partitions no scope of names of their own, isolated as they are.
+            own = set() if op.name in ISOLATED and op.name != "ttg.warp_specialize.partitions" else set(taken)
             for block in region.blocks:
                 for arg in block.args:
                     arg.name = self.fresh(arg.name.partition("#")[0], own)
