@@ -118,10 +118,10 @@ def _partition(
     names = {step.pipeline for body in thread.bodies.values() for step in body if step.pipeline}
     mine = {n: p for p in kernel.schedule.pipelines for n in p.buffers if p.name in names}
     here = {kernel.buffers[n]: captures.inside(rings[kernel.buffers[n]], block) for n in mine}
-    barriers = [{n: captures.inside(side[n], block) for n in sorted(names)} for side in (full, empty)]
+    signals, frees = ({n: captures.inside(side[n], block) for n in sorted(names)} for side in (full, empty))
     inside = Builder(block, None, loc)
     env = Env(kernel, None, capture=lambda value: captures.inside(value, block))
-    _write(kernel, thread, inside, here, *barriers, env)
+    _write(kernel, thread, inside, here, signals, frees, env)
     inside.create("ttg.warp_return")
 
 

@@ -7,83 +7,20 @@ Arithmetic that no op owns is copied to where a step needs it. How a thread sync
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from amdwarp.schedule.objects import WSScope
 
 from . import spelling
 from .analysis.lds import SYNCED, VIEWS
-from .analysis.ws_kernel import WSKernel, WSRegion, is_free, is_sync, ws_mark
-from .analysis.ws_needs import free_operands, loop_needs, loop_of
+from .analysis.ws_kernel import WSKernel, WSRegion, is_sync, ws_mark
+from .analysis.ws_needs import free_operands
 from .analysis.ws_program import Act, Copies, Phase, Step, Thread
 from .dialect import Kind, kind_of
 from .ir import Block, Op, Region, Value
 from .rewriter import Builder
-
-Key = tuple[str, ...]
-"""A value that a thread carries: a counter, a loop-carried value at some offset."""
-
-
-class Env:
-    """Values of the new code for values of the kernel as it was; arithmetic is copied at its first use.
-
-    Attributes:
-        map: old value -> new value, known at the current place.
-        shared: ops of the kernel whose values may be used as they are; None where nothing from outside is visible.
-        capture: brings an argument of the kernel or an LDS buffer to such a place.
-    """
-
-    def __init__(
-        self,
-        kernel: WSKernel,
-        shared: set[Op] | None,
-        known: dict[Value, Value] | None = None,
-        capture: Callable[[Value], Value] | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.shared = shared
-        self.map = dict(known or {})
-        self.capture = capture
-
-    def fork(self) -> Env:
-        """A copy for a place inside, whose new values are not visible outside."""
-        return Env(self.kernel, self.shared, self.map, self.capture)
-
-    def value(self, old: Value, build: Builder, user: str = "") -> Value:
-        if old in self.map:
-            return self.map[old]
-        op = old.op
-        if self.shared is not None and ((op is None and old.block is self.kernel.root) or op in self.shared):
-            return old
-        if self.capture is not None and (op is None or op.name == "ttg.local_alloc") and old.block is self.kernel.root:
-            return self.capture(old)
-        if op is None or op in self.kernel.owner or not is_free(op):
-            raise self._unknown(old, user)
-        for operand in free_operands([op]):
-            self.map[operand] = self.value(operand, build, user)
-        copy = op.clone(self.map)
-        build.insert(copy)
-        return self.map[old]
-
-    def _unknown(self, old: Value, user: str) -> Exception:
-        region = self.kernel.owner.get(old.op) if old.op is not None else None
-        if region is None:
-            return self.kernel.error(f"a value that {user or 'the schedule'} needs cannot be computed in its role")
-        return region.error(
-            f"its value is used by {user or 'the schedule'}, whose role does not run it before",
-            "let one role run both, in this order, or pass the value on through a buffer of a pipeline",
-        )
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where a synchronization point is emitted."""
-
-    scope: str
-    phase: Phase
-    position: int
-    step: Step
+from .ws_env import Env, Key, Site
+from .ws_loops import Loop
 
 
 class Synchronization(Protocol):
@@ -122,14 +59,14 @@ class Writer:
         """The whole thread, from the root scope."""
         zero = build.value(spelling.constant(0))
         for step in (step for body in self.thread.bodies.values() for step in body):
-            for key in self._counters(step):
+            for key in self.counters(step):
                 self.state.setdefault(key, zero)
         steps = sorted(enumerate(self.thread.bodies.get(WSScope.ROOT, [])), key=lambda item: (item[1].offset, item[0]))
         for position, step in steps:
             phase: Phase = ("steady", 0)
-            self._step(build, env, Site(WSScope.ROOT, phase, position, step))
+            self.step(build, env, Site(WSScope.ROOT, phase, position, step))
 
-    def _counters(self, step: Step) -> list[Key]:
+    def counters(self, step: Step) -> list[Key]:
         if step.act is Act.RUN:
             return []
         names = ("slot", "phase") if self.sync.phases and not self._late(step) else ("slot",)
@@ -159,7 +96,7 @@ class Writer:
 
     def advance(self, build: Builder, step: Step) -> None:
         """The next version: slot and phase of one side of a pipeline."""
-        slot, *phase = self._counters(step)
+        slot, *phase = self.counters(step)
         depth = self.kernel.schedule.pipeline(step.pipeline).depth
         if depth == 1 and not phase:
             return
@@ -179,7 +116,7 @@ class Writer:
 
     # ---- steps
 
-    def _step(self, build: Builder, env: Env, site: Site) -> None:
+    def step(self, build: Builder, env: Env, site: Site) -> None:
         step = site.step
         if step.act is not Act.RUN:
             self.sync.point(self, build, site)
@@ -234,12 +171,12 @@ class Writer:
         """A child scope; a condition around it guards its synchronization too, and is the same in all roles."""
         holds = [self._condition(build, env, region, guard, branch) for guard, branch in region.guards]
         if not holds:
-            _Loop(self, region.id, env, build).write()
+            Loop(self, region.id, env, build).write()
             return
         condition = holds[0]
         for more in holds[1:]:
             condition = build.value(spelling.andi(condition, more))
-        self.under(build, condition, [env], lambda inside: _Loop(self, region.id, env, inside).write())
+        self.under(build, condition, [env], lambda inside: Loop(self, region.id, env, inside).write())
 
     def _guarded(self, build: Builder, env: Env, region: WSRegion) -> Builder:
         """Open the source's conditions around an op; returns where its code goes."""
@@ -268,13 +205,13 @@ class Writer:
             if before.name != "ttg.local_load":
                 continue
             name = self.kernel.pipeline_of(before.operands[0])
-            arrivals = {s.copies for b in self.thread.bodies.values() for s in b if s.act is Act.WAIT and s.pipeline == name}
+            arrivals = {
+                s.copies for b in self.thread.bodies.values() for s in b if s.act is Act.WAIT and s.pipeline == name
+            }
             if Copies.GROUPS in arrivals:
                 after.attributes[SYNCED] = "true"
 
-    def under(
-        self, build: Builder, condition: Value, envs: Sequence[Env], write: Callable[[Builder], None]
-    ) -> None:
+    def under(self, build: Builder, condition: Value, envs: Sequence[Env], write: Callable[[Builder], None]) -> None:
         """Write under a condition; what changes comes out of the ``scf.if``, unchanged where it did not happen."""
         state = self.state
         before, known = dict(state), [dict(env.map) for env in envs]
@@ -307,164 +244,3 @@ class Writer:
     def _used_later(self, old: Value) -> bool:
         mine = self.kernel.owner[old.op] if old.op is not None else None
         return any(self.kernel.owner.get(user) is not mine for user in old.users)
-
-
-class _Loop:
-    """One loop of a thread: prologue, steady state, epilogue."""
-
-    def __init__(self, writer: Writer, scope: str, env: Env, build: Builder) -> None:
-        self.writer, self.scope, self.build = writer, scope, build
-        self.kernel, self.thread = writer.kernel, writer.thread
-        self.region, self.loop, self.body = loop_of(self.kernel, scope)
-        self.steps = list(enumerate(self.thread.bodies[scope]))
-        self.depth = self.thread.depth(scope)
-        self.needs = loop_needs(self.kernel, self.thread, scope)
-        user = f"op {scope!r}"
-        self.env = env
-        for value in self.needs.outer:
-            if not self._is_buffer(value):
-                env.map[value] = env.value(value, build, user)
-        self.low, self.high, self.step = (env.map[bound] for bound in self.loop.operands[:3])
-        self.trips = _constant_trips(self.loop)
-        self.keys: list[Key] = []
-        for offset, positions in self.needs.args.items():
-            self._carry(self._iv(offset), self.low)
-            for position in positions:
-                self._carry(self._arg(offset, position), env.map[self.loop.operands[3 + position]])
-
-    def _is_buffer(self, value: Value) -> bool:
-        return self.kernel.pipeline_of(value) is not None
-
-    def _iv(self, offset: int) -> Key:
-        return ("iv", self.scope, str(offset))
-
-    def _arg(self, offset: int, position: int) -> Key:
-        return ("arg", self.scope, str(offset), str(position))
-
-    def _carry(self, key: Key, value: Value) -> None:
-        self.writer.state[key] = value
-        self.keys.append(key)
-
-    def write(self) -> None:
-        conditions = {d: self._at_least(d) for d in range(1, self.depth + 1)}
-        for turn in range(self.depth):
-            self._turn(self.build, ("prologue", turn), lambda o, t=turn: o <= t, lambda o, t=turn: conditions[t + 1])
-        self._steady()
-        for turn in range(self.depth):
-            self._turn(self.build, ("epilogue", turn), lambda o, t=turn: o > t, lambda o, t=turn: conditions[o - t])
-        for position, offset in self.needs.results.items():
-            self.env.map[self.loop.results[position]] = self.writer.state[self._arg(offset, position)]
-        for key in self.keys:
-            del self.writer.state[key]
-
-    def _at_least(self, trips: int) -> Value | bool:
-        """Whether the loop has so many iterations."""
-        if self.trips is not None:
-            return self.trips >= trips
-        before = self._ahead(trips - 1)
-        return self.build.value(spelling.cmpi("slt", before, self.high))
-
-    def _ahead(self, turns: int) -> Value:
-        """The induction variable of iteration ``turns``."""
-        if not turns:
-            return self.low
-        count = self.build.value(spelling.constant(turns, self.low.type))
-        return self.build.value(spelling.addi(self.low, self.build.value(spelling.muli(self.step, count))))
-
-    def _steady(self) -> None:
-        if self.trips is not None and self.trips <= self.depth:
-            return
-        state = self.writer.state
-        start = self._ahead(self.depth)
-        carried = [key for key in state if key in self.keys or self._turns(key)]
-        block = Block([self.low.type, *(state[key].type for key in carried)])
-        loop = Op(
-            "scf.for",
-            [start, self.high, self.step, *(state[key] for key in carried)],
-            [state[key].type for key in carried],
-            properties=self.loop.properties,
-            attributes=self.loop.attributes,
-            regions=[Region([block])],
-            loc=self.loop.loc,
-        )
-        self.build.insert(loop)
-        for arg in block.args:
-            arg.loc = self.body.args[0].loc
-        state.update(zip(carried, block.args[1:], strict=True))
-        inside = Builder(block, None, self.loop.loc)
-        self._turn(inside, ("steady", 0), lambda _: True, lambda _: True)
-        inside.create("scf.yield", [state[key] for key in carried])
-        state.update(zip(carried, loop.results, strict=True))
-
-    def _turns(self, key: Key) -> bool:
-        """Whether a counter moves in this loop or one inside it."""
-        return key[0] in ("slot", "phase") and key in _moved(self.writer, self.scope)
-
-    def _turn(
-        self, build: Builder, phase: Phase, takes: Callable[[int], bool], when: Callable[[int], Value | bool]
-    ) -> None:
-        """One turn of the loop: the steps whose offset takes part, each under its condition."""
-        steps = [(position, step) for position, step in self.steps if takes(step.offset)]
-        envs = {offset: self._iteration(offset) for offset in dict.fromkeys(step.offset for _, step in steps)}
-        last = {step.offset: position for position, step in steps}
-        index = 0
-        while index < len(steps):
-            condition = when(steps[index][1].offset)
-            chunk = []
-            while index < len(steps) and when(steps[index][1].offset) is condition:
-                chunk.append(steps[index])
-                index += 1
-            if condition is False:
-                continue
-
-            def write(inside: Builder, chunk: list[tuple[int, Step]] = chunk) -> None:
-                for position, step in chunk:
-                    site = Site(self.scope, phase, position, step)
-                    self.writer._step(inside, envs[step.offset], site)
-                    if last[step.offset] == position:
-                        self._next(inside, envs[step.offset], step.offset)
-
-            if condition is True:
-                write(build)
-            else:
-                assert isinstance(condition, Value)
-                self.writer.under(build, condition, list(envs.values()), write)
-
-    def _iteration(self, offset: int) -> Env:
-        env, state = self.env.fork(), self.writer.state
-        env.map[self.body.args[0]] = state[self._iv(offset)]
-        for position in self.needs.args[offset]:
-            env.map[self.body.args[1 + position]] = state[self._arg(offset, position)]
-        return env
-
-    def _next(self, build: Builder, env: Env, offset: int) -> None:
-        """The loop-carried values of an offset's next iteration."""
-        state, yielded = self.writer.state, self.body.ops[-1].operands
-        following = {
-            self._arg(offset, position): env.value(yielded[position], build, f"the next turn of {self.scope!r}")
-            for position in self.needs.args[offset]
-        }
-        following[self._iv(offset)] = build.value(spelling.addi(state[self._iv(offset)], self.step))
-        state.update(following)
-
-
-def _moved(writer: Writer, scope: str) -> set[Key]:
-    """The counters that move in a scope and the scopes inside it."""
-    moved: set[Key] = set()
-    for step in writer.thread.bodies.get(scope, []):
-        if step.act is Act.RUN and step.id in writer.scopes:
-            moved |= _moved(writer, step.id)
-        else:
-            moved |= set(writer._counters(step))
-    return moved
-
-
-def _constant_trips(loop: Op) -> int | None:
-    """Iterations of a loop whose bounds are constants."""
-    bounds = []
-    for value in loop.operands[:3]:
-        if value.op is None or value.op.name != "arith.constant":
-            return None
-        bounds.append(int(value.op.properties["value"].split(":")[0]))
-    low, high, step = bounds
-    return max(0, -(-(high - low) // step))

@@ -167,12 +167,15 @@ def _find_regions(kernel: WSKernel) -> None:
                 opened.pop().end = op
         if opened:
             raise opened[0].error(*_TORN)
+    found = {region.begin: region for region in kernel.regions.values()}
+    kernel.regions = {found[op].id: found[op] for op in kernel.function.walk() if op in found}
     for region in kernel.regions.values():
         for op in region.walk():
             if region.id not in [scope.id for scope in kernel.schedule.scopes] and ws_mark(op):
                 inner = text_of(op.attributes.get(OP_BEGIN, op.attributes.get(OP_END, '""')))
                 raise region.error(
-                    f"op {inner!r} stands inside it ({op.where})", "ops do not nest: close it before, or make it a scope"
+                    f"op {inner!r} stands inside it ({op.where})",
+                    "ops do not nest: close it before, or make it a scope",
                 )
 
 
@@ -188,8 +191,7 @@ def _find_loops(kernel: WSKernel) -> None:
             raise kernel.error(f"no ws_op in the kernel has the id {scope.id!r} of a scope", _have(kernel))
         loops = [op for op in region.ops if op.name in ("scf.for", "scf.while")]
         if len(loops) != 1 or loops[0].name != "scf.for":
-            found = "a while loop" if loops and loops[0].name == "scf.while" else f"{len(loops)} loops"
-            raise region.error(f"a scope is one for loop, and this holds {found}", "wrap just the loop, with range()")
+            raise _no_scope(region, loops)
         region.loop = loops[0]
     for region in kernel.regions.values():
         if region.loop is None:
@@ -198,6 +200,14 @@ def _find_loops(kernel: WSKernel) -> None:
     for region in kernel.regions.values():
         if region.loop is not None:
             kernel.owner.setdefault(region.loop, region)
+
+
+def _no_scope(region: WSRegion, loops: list[Op]) -> LoweringError:
+    if not loops:
+        problem = "a scope is one for loop, and this holds none (one of a known length of 0 or 1 is folded away)"
+        return region.error(problem, "wrap a loop, and let its length be an argument")
+    found = "a while loop" if len(loops) == 1 else f"{len(loops)} loops"
+    return region.error(f"a scope is one for loop, and this holds {found}", "wrap just the loop, with range()")
 
 
 def _have(kernel: WSKernel) -> str:

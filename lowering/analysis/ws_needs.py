@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..ir import Block, Op, Value
 from .ws_kernel import WSKernel, WSRegion
-from .ws_program import Act, Step, Thread
+from .ws_program import Act, Thread
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 As tasks there is a thread a role. As one software pipeline there is a single thread that runs all roles: producers
 first, waits ahead of them where the data is from an earlier iteration, so that copies are under way while the consumer
-computes. What a thread must wait for (groups of copies, barriers) is counted on its execution, for short and long loops.
+computes. What a thread waits for (groups of copies, barriers) is counted on its execution, for short and long loops.
 """
 
 from __future__ import annotations
@@ -151,7 +151,9 @@ def _regions_under(kernel: WSKernel, id: str, role: str) -> Iterator[WSRegion]:
 def _copies_of(kernel: WSKernel, region: WSRegion, pipeline: str) -> Counter[Copies]:
     found: Counter[Copies] = Counter()
     for op in region.walk():
-        if kind_of(op) is Kind.COPY and any(kernel.pipeline_of(v) == pipeline for v in op.operands if is_memdesc(v.type)):
+        if kind_of(op) is Kind.COPY and any(
+            kernel.pipeline_of(v) == pipeline for v in op.operands if is_memdesc(v.type)
+        ):
             found[Copies.TENSOR if ".async_tdm" in op.name else Copies.GROUPS] += 1
     return found
 
@@ -208,17 +210,13 @@ def _merged(kernel: WSKernel, scope: WSScope) -> list[Step]:
         chain: list[Step] = []
         for entry in body:
             behind = entry.stage - lowest if any(e.spans for e in body) else 0
-            chain += [
-                replace(step, offset=behind) for step in _steps(kernel, scope, role, entry, behind)
-            ]
+            chain += [replace(step, offset=behind) for step in _steps(kernel, scope, role, entry, behind)]
         chains.append(chain)
     steps, before = _graph(kernel, scope, chains)
     return _sorted(kernel, scope, steps, before)
 
 
-def _graph(
-    kernel: WSKernel, scope: WSScope, chains: list[list[Step]]
-) -> tuple[list[Step], dict[int, set[int]]]:
+def _graph(kernel: WSKernel, scope: WSScope, chains: list[list[Step]]) -> tuple[list[Step], dict[int, set[int]]]:
     """Steps, shared ones once, and for each the steps that must precede it in an iteration."""
     steps: list[Step] = []
     before: dict[int, set[int]] = defaultdict(set)
@@ -253,7 +251,8 @@ def _consumes(chain: list[Step]) -> bool:
 
 
 def _sorted(kernel: WSKernel, scope: WSScope, steps: list[Step], before: dict[int, set[int]]) -> list[Step]:
-    left, done, order = set(range(len(steps))), set(), []
+    left, order = set(range(len(steps))), []
+    done: set[int] = set()
     while left:
         ready = [i for i in left if before[i] <= done]
         if not ready:

@@ -1,4 +1,4 @@
-"""What a typed schedule must keep on the kernel it is for, checked before anything is rewritten, one rule a function."""
+"""What a typed schedule must keep on the kernel it is for, checked before any rewrite, one rule a function."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ..ir import Module, Op, Value
 from .lds import VIEWS, is_memdesc
 from .types import TensorType, parse_type
 from .ws_kernel import WSKernel, WSRegion, is_free, is_sync, ws_mark
+from .ws_needs import loop_needs
+from .ws_program import role_threads
 
 STRUCTURE = ("scf.for", "scf.if", "scf.yield", "tt.return")
 
@@ -22,6 +24,10 @@ def check_kernel(kernel: WSKernel, module: Module, target: Target) -> None:
     kernel.schedule.check(target)
     for rule in (_ids, _placed, _effects, _guards, _accesses, _copies, _shared_buffers):
         rule(kernel)
+    for thread in role_threads(kernel):
+        for scope in kernel.schedule.scopes:
+            if scope.id != WSScope.ROOT:
+                loop_needs(kernel, thread, scope.id)
     _lds_bytes(kernel, module, target)
 
 
@@ -153,7 +159,9 @@ def _accesses(kernel: WSKernel) -> None:
         for scope, role in users:
             entry = next(e for e in entries(scope, role) if isinstance(e.instr, WSOpRef) and e.instr.id == region.id)
             for op, pipeline, reads, writes in touched:
-                _check_access(region, role, op, pipeline, _side(kernel, scope, role, entry.spans, pipeline), reads, writes)
+                _check_access(
+                    region, role, op, pipeline, _side(kernel, scope, role, entry.spans, pipeline), reads, writes
+                )
         _check_copies_of_roles(region, [role for _, role in users], bool(touched))
 
 
@@ -162,9 +170,7 @@ def _side(kernel: WSKernel, scope: WSScope, role: str, spans: tuple[WSSync, ...]
     mine = next((span for span in spans if span.pipeline == pipeline), None)
     while mine is None and scope.id != WSScope.ROOT:
         inner = scope.id
-        around = next(
-            one for one in kernel.schedule.scopes if WSOpRef(inner) in one.body(role) and one.id != inner
-        )
+        around = next(one for one in kernel.schedule.scopes if WSOpRef(inner) in one.body(role) and one.id != inner)
         entry = next(e for e in entries(around, role) if e.instr == WSOpRef(inner))
         mine = next((span for span in entry.spans if span.pipeline == pipeline), None)
         scope = around

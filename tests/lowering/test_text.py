@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from amdwarp.lowering import bridge
 from amdwarp.lowering.ir import Op
 from amdwarp.lowering.text import ParseError, parse, print_module
 from samples import BLOCKS, CORNERS, LOOP
@@ -131,3 +132,31 @@ def test_damaged_text_is_refused_or_read(text: str) -> None:
     for gone in range(0, len(text), 5):
         with contextlib.suppress(ParseError):
             print_module(parse(text[:gone] + text[gone + 1 :]))
+
+
+@pytest.mark.usefixtures("needs_triton")
+def test_names_inside_partitions_differ_from_those_outside() -> None:
+    # MLIR's parser of the generic form gives isolated regions of this op no scope of names of their own
+    text = """\
+"builtin.module"() ({
+  "tt.func"() <{function_type = () -> (), sym_name = "k"}> ({
+    %x = "arith.constant"() <{value = 0 : i32}> : () -> i32
+    "ttg.warp_specialize"() <{partitionNumWarps = array<i32: 4>, warpGroupStartIds = array<i32: 4>}> ({
+      "ttg.warp_yield"() : () -> ()
+    }, {
+      "ttg.warp_specialize.partitions"(%x) ({
+      ^bb0(%y: i32):
+        %z = "arith.constant"() <{value = 1 : i32}> : () -> i32
+        "ttg.warp_return"() : () -> ()
+      }) : (i32) -> ()
+    }) : () -> ()
+    "tt.return"() : () -> ()
+  }) : () -> ()
+}) {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, "ttg.threads-per-warp" = 64 : i32} : () -> ()
+"""
+    module = parse(text)
+    (inner,) = [op for op in module.ops("arith.constant") if op.properties["value"] == "1 : i32"]
+    inner.result.name = "%x"
+    printed = print_module(module)
+    assert "%x_0 = " in printed
+    bridge.parse_text(printed, bridge.new_context())

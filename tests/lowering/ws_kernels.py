@@ -89,10 +89,10 @@ def multiply(x, y, acc, ARCH: gl.constexpr):
 def gemm(
     a, b, c, M, N, K, first, S: gl.constexpr, HOW: gl.constexpr, ARCH: gl.constexpr, ACC: gl.constexpr,
     LA: gl.constexpr, LB: gl.constexpr, SA: gl.constexpr, SB: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr,
-    BK: gl.constexpr, GUARD: gl.constexpr = False, TILES: gl.constexpr = 0,
+    BK: gl.constexpr, GUARD: gl.constexpr = False, STEPS: gl.constexpr = 0,
 ):  # fmt: skip
-    """C = A @ B.T, straight through. ``GUARD`` multiplies only from step ``first`` on."""
-    amdwarp.annotate_ws_schedule(S, HOW)
+    """C = A @ B.T, straight through. ``GUARD`` multiplies only from step ``first`` on; ``STEPS`` is K / BK if known."""
+    amdwarp.annotate_ws_schedule(S, HOW)  # at: schedule
     pid = gl.program_id(0)
     rows = gl.arange(0, BM, gl.SliceLayout(1, LA)) + pid // gl.cdiv(N, BN) * BM
     columns = gl.arange(0, BN, gl.SliceLayout(0, LB)) + pid % gl.cdiv(N, BN) * BN
@@ -102,18 +102,24 @@ def gemm(
     b_tile = gl.allocate_shared_memory(gl.float16, [BK, BN], SB)
     acc = gl.zeros((BM, BN), gl.float32, ACC)
     with amdwarp.ws_op("loop_k"):
-        for step in range(0, gl.cdiv(K, BK)):
+        for step in range(0, STEPS if STEPS else gl.cdiv(K, BK)):
             with amdwarp.ws_op("load_a"):
                 fill(a_tile, a, a_offsets, ARCH)
-            with amdwarp.ws_op("load_b"):
-                fill(b_tile, b, b_offsets, ARCH)
+            if GUARD:
+                if step >= first:
+                    with amdwarp.ws_op("load_b"):
+                        fill(b_tile, b, b_offsets, ARCH)
+                else:
+                    with amdwarp.ws_op("clear_b"):
+                        b_tile.store(gl.zeros([BK, BN], gl.float16, LB))
+            else:
+                with amdwarp.ws_op("load_b"):
+                    fill(b_tile, b, b_offsets, ARCH)
             landed(ARCH)
             with amdwarp.ws_op("read"):
                 x = a_tile.load(gl.DotOperandLayout(0, ACC, 8))
                 y = b_tile.load(gl.DotOperandLayout(1, ACC, 8))
             with amdwarp.ws_op("multiply"):
-                if GUARD:
-                    x = gl.where(step >= first, x, 0.0)
                 acc = multiply(x, y, acc, ARCH)
             a += BK
             b += BK
@@ -123,8 +129,8 @@ def gemm(
         gl.store(c + out_rows[:, None] * N + out_columns[None, :], acc.to(gl.float16))
 
 
-def schedule(stage: int = 1, depth: int = 2, in_flight: int = 1) -> WSSchedule:
-    """A role that loads, one that multiplies, at ``stage`` iterations behind."""
+def schedule(stage: int = 1, depth: int = 2, in_flight: int = 1, *clear: str) -> WSSchedule:
+    """A role that loads, one that multiplies, at ``stage`` iterations behind; ``clear``: more ops of the first."""
     return WSSchedule(
         8,
         [WSRole("mma", warps_lo=0, warps_hi=4), WSRole("load", warps_lo=4, warps_hi=8)],
@@ -133,7 +139,7 @@ def schedule(stage: int = 1, depth: int = 2, in_flight: int = 1) -> WSSchedule:
             WSScope(
                 "loop_k",
                 {
-                    "load": [acquire("smem"), "load_a", "load_b", commit("smem")],
+                    "load": [acquire("smem"), "load_a", "load_b", *clear, commit("smem")],
                     "mma": [wait("smem", stage), "read", "multiply", release("smem", stage)],
                 },
             ),
@@ -154,13 +160,91 @@ def split_schedule(stage: int = 1, depth: int = 2) -> WSSchedule:
                 {
                     "left": [acquire("a"), "load_a", commit("a")],
                     "right": [acquire("b"), "load_b", commit("b")],
-                    "mma": [wait("a", stage), wait("b", stage), "read", release("b", stage), release("a", stage)]
-                    + ["multiply"],
+                    "mma": [
+                        *(wait("a", stage), wait("b", stage), "read"),
+                        *(release("b", stage), release("a", stage), "multiply"),
+                    ],
                 },
             ),
             WSScope(ROOT, {"left": ["loop_k"], "right": ["loop_k"], "mma": ["loop_k", "store"]}),
         ],
     )
+
+
+@amdwarp.jit
+def tiles(
+    a, b, c, M, N, K, S: gl.constexpr, HOW: gl.constexpr, ACC: gl.constexpr, LA: gl.constexpr, LB: gl.constexpr,
+    SA: gl.constexpr, SB: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr,
+):  # fmt: skip
+    """C = A @ B.T, a column of tiles one after the other, whose results pass through LDS to a role that stores them."""
+    amdwarp.annotate_ws_schedule(S, HOW)
+    OUT: gl.constexpr = gl.BlockedLayout([1, 8], [8, 8], [4, 1], [1, 0])
+    a_tile = gl.allocate_shared_memory(gl.float16, [BM, BK], SA)
+    b_tile = gl.allocate_shared_memory(gl.float16, [BK, BN], SB)
+    c_tile = gl.allocate_shared_memory(gl.float16, [BM, BN], gl.SwizzledSharedLayout(8, 1, 8, [1, 0]))
+    a_offsets = gl.arange(0, BM, gl.SliceLayout(1, LA))[:, None] * K + gl.arange(0, BK, gl.SliceLayout(0, LA))[None, :]
+    b_offsets = gl.arange(0, BN, gl.SliceLayout(0, LB))[None, :] * K + gl.arange(0, BK, gl.SliceLayout(1, LB))[:, None]
+    with amdwarp.ws_op("loop_tile"):
+        for tile in range(0, gl.cdiv(M, BM)):
+            acc = gl.zeros((BM, BN), gl.float32, ACC)
+            with amdwarp.ws_op("loop_k"):
+                for step in range(0, gl.cdiv(K, BK)):
+                    with amdwarp.ws_op("load"):
+                        fill(a_tile, a + tile * BM * K + step * BK, a_offsets, "gfx950")
+                        fill(b_tile, b + step * BK, b_offsets, "gfx950")
+                    landed("gfx950")
+                    with amdwarp.ws_op("multiply"):
+                        x = a_tile.load(gl.DotOperandLayout(0, ACC, 8))
+                        y = b_tile.load(gl.DotOperandLayout(1, ACC, 8))
+                        acc = multiply(x, y, acc, "gfx950")
+            with amdwarp.ws_op("pass_on"):
+                c_tile.store(acc.to(gl.float16))
+            with amdwarp.ws_op("store"):
+                rows = gl.arange(0, BM, gl.SliceLayout(1, OUT)) + tile * BM
+                columns = gl.arange(0, BN, gl.SliceLayout(0, OUT))
+                gl.store(c + rows[:, None] * N + columns[None, :], c_tile.load(OUT))
+
+
+def tiles_schedule() -> WSSchedule:
+    """Loads, multiplications and stores on waves of their own, for tile after tile."""
+    return WSSchedule(
+        12,
+        [WSRole(name, warps_lo=lo, warps_hi=lo + 4) for name, lo in (("mma", 0), ("load", 4), ("epilogue", 8))],
+        [WSPipeline("in", ["a_tile", "b_tile"], 3, 2), WSPipeline("out", ["c_tile"], 1)],
+        [
+            WSScope(
+                "loop_k",
+                {"load": [acquire("in"), "load", commit("in")], "mma": [wait("in", 1), "multiply", release("in", 1)]},
+            ),
+            WSScope(
+                "loop_tile",
+                {
+                    "load": ["loop_k"],
+                    "mma": ["loop_k", acquire("out"), "pass_on", commit("out")],
+                    "epilogue": [wait("out"), "store", release("out")],
+                },
+            ),
+            WSScope(ROOT, {"load": ["loop_tile"], "mma": ["loop_tile"], "epilogue": ["loop_tile"]}),
+        ],
+    )
+
+
+@functools.cache
+def tiles_compiled(how: str) -> Any:
+    values = {"S": tiles_schedule(), "HOW": how, "BM": BM, "BN": BN, "BK": BK, **layouts("gfx950")}
+    del values["ARCH"]
+    signature = {name: kind for name, kind in SIGNATURE.items() if name != "first"}
+    return amdwarp.compile(tiles, signature, values, "gfx950", attrs={"M": "D", "N": "D", "K": "D"}, num_warps=4)
+
+
+def tiles_run(kernel: Any, m: int, k: int, seed: int = 0) -> Any:
+    """What ``tiles`` makes of an (m, k) and a (64, k) matrix, which is compared with numpy's product."""
+    args = operands(k, m)[:6]
+    flat = [one.reshape(-1).view(np.uint8) if isinstance(one, np.ndarray) else one for one in args]
+    launch(kernel.asm["amdgcn"], flat, (1,), seed=seed, lds_bytes=kernel.metadata.shared)
+    expected = args[0].astype(np.float32) @ args[1].astype(np.float32).T
+    np.testing.assert_allclose(args[2].astype(np.float32), expected, rtol=2e-3, atol=2e-2)
+    return args[2]
 
 
 SIGNATURE = {"a": "*fp16", "b": "*fp16", "c": "*fp16", "M": "i32", "N": "i32", "K": "i32", "first": "i32"}

@@ -1,0 +1,295 @@
+"""materialize_ws_schedule: the forms it makes, and the same numbers as the straight-line kernel, without races."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from amdwarp.lowering.bridge import filecheck
+
+from amdwarp import WSPipeline, WSRole, WSSchedule, WSScope
+from amdwarp.sanitizer import check
+
+pytestmark = pytest.mark.usefixtures("needs_triton")
+
+LENGTHS = (32, 64, 96, 224)
+
+
+def same_as_straight(plan: WSSchedule, how: str, arch: str, **constants: Any) -> None:
+    from ws_kernels import compiled, emulated, operands
+
+    straight, made = compiled(plan, "none", arch, **constants), compiled(plan, how, arch, **constants)
+    for k in LENGTHS:
+        expected = emulated(straight, operands(k))
+        assert np.isfinite(expected).all()
+        np.testing.assert_array_equal(emulated(made, operands(k), seed=k), expected)
+
+
+def race_free(plan: WSSchedule, how: str, arch: str, seeds: int, k: int = 160) -> None:
+    from ws_kernels import compiled, operands
+
+    report = check(compiled(plan, how, arch), operands(k), (1,), seeds=seeds)
+    assert report.ok, "\n".join(map(str, report.findings))
+
+
+# ---- forms
+
+
+def test_as_one_software_pipeline() -> None:
+    from ws_kernels import compiled, schedule
+
+    filecheck(
+        compiled(schedule(1, 2), "pipeline", "gfx950").asm["amdwarp"],
+        """
+        CHECK: %a_tile = ttg.local_alloc : () -> !ttg.memdesc<2x64x32xf16
+        CHECK: %b_tile = ttg.local_alloc : () -> !ttg.memdesc<2x32x64xf16
+        CHECK: [[ONE:%.*]] = arith.cmpi slt
+        CHECK: scf.if [[ONE]]
+        CHECK: amdg.buffer_load_to_local
+        CHECK: amdg.buffer_load_to_local
+        CHECK: ttg.async_commit_group
+        CHECK: } else {
+        CHECK: scf.for
+        CHECK-NEXT: ttg.async_wait {num = 0 : i32}
+        CHECK-NEXT: ttg.barrier local
+        CHECK-NEXT: ttg.memdesc_index %a_tile[[[PRODUCED:%.*]]]
+        CHECK-NEXT: amdg.buffer_load_to_local
+        CHECK-NEXT: ttg.memdesc_index %b_tile[[[PRODUCED]]]
+        CHECK-NEXT: amdg.buffer_load_to_local
+        CHECK-NEXT: ttg.async_commit_group
+        CHECK: ttg.memdesc_index %a_tile[[[CONSUMED:%.*]]]
+        CHECK-NEXT: ttg.memdesc_index %b_tile[[[CONSUMED]]]
+        CHECK-NEXT: ttg.local_load {{.*}}syncedViaAsyncWait = true
+        CHECK-NEXT: ttg.local_load {{.*}}syncedViaAsyncWait = true
+        CHECK-NEXT: tt.dot
+        CHECK-NOT: ttg.barrier
+        CHECK: scf.yield
+        CHECK: scf.if [[ONE]]
+        CHECK-NEXT: ttg.async_wait {num = 0 : i32}
+        CHECK-NEXT: ttg.barrier local
+        CHECK: tt.dot
+        CHECK: tt.store
+        CHECK-NOT: rocdl.sched.barrier
+        """,
+    )
+
+
+def test_a_longer_distance_keeps_more_copies_under_way() -> None:
+    from ws_kernels import compiled, schedule
+
+    filecheck(
+        compiled(schedule(2, 3), "pipeline", "gfx950").asm["amdwarp"],
+        """
+        CHECK: ttg.local_alloc : () -> !ttg.memdesc<3x64x32xf16
+        CHECK: scf.for
+        CHECK-NEXT: ttg.async_wait {num = 1 : i32}
+        CHECK: scf.yield
+        CHECK: ttg.async_wait {num = 1 : i32}
+        CHECK: tt.dot
+        CHECK: ttg.async_wait {num = 0 : i32}
+        CHECK: tt.dot
+        """,
+    )
+
+
+def test_an_acquire_has_a_barrier_of_its_own_where_no_wait_stands_between() -> None:
+    from ws_kernels import compiled, schedule
+
+    filecheck(
+        compiled(schedule(0, 1), "pipeline", "gfx950").asm["amdwarp"],
+        """
+        CHECK: scf.for
+        CHECK-NEXT: ttg.barrier local
+        CHECK: amdg.buffer_load_to_local
+        CHECK: ttg.async_wait {num = 0 : i32}
+        CHECK-NEXT: ttg.barrier local
+        CHECK: tt.dot
+        CHECK-NOT: ttg.barrier
+        CHECK: scf.yield
+        """,
+    )
+
+
+def test_as_tasks() -> None:
+    from ws_kernels import compiled, schedule
+
+    filecheck(
+        compiled(schedule(1, 2, 2), "tasks", "gfx1250").asm["amdwarp"],
+        """
+        CHECK: ttg.total-num-warps" = 8
+        CHECK: [[FULL:%.*]] = ttg.local_alloc : () -> !ttg.memdesc<2x1xi64
+        CHECK-COUNT-2: amdg.init_barrier {{%.*}}, 128
+        CHECK: [[EMPTY:%.*]] = ttg.local_alloc : () -> !ttg.memdesc<2x1xi64
+        CHECK-COUNT-2: amdg.init_barrier {{%.*}}, 128
+        CHECK: ttg.barrier local
+        CHECK: ttg.warp_specialize(
+        CHECK: default
+        CHECK-NOT: scf.if
+        CHECK: scf.for
+        CHECK-NEXT: ttg.memdesc_index [[FULL]][[[SLOT:%.*]]]
+        CHECK-NEXT: amdg.wait_barrier
+        CHECK-NEXT: ttg.memdesc_index %a_tile[[[SLOT]]]
+        CHECK: tt.dot
+        CHECK-NEXT: ttg.memdesc_index [[EMPTY]][[[SLOT]]]
+        CHECK-NEXT: amdg.arrive_barrier
+        CHECK: tt.store
+        CHECK: ttg.warp_yield
+        CHECK: partition0({{.*}}num_warps(4)
+        CHECK: scf.if
+        CHECK: amdg.wait_barrier
+        CHECK: ttg.async_copy_global_to_local
+        CHECK: ttg.async_commit_group
+        CHECK: scf.for
+        CHECK: amdg.wait_barrier
+        CHECK: ttg.async_commit_group
+        CHECK: ttg.async_wait {num = 1 : i32}
+        CHECK: amdg.arrive_barrier
+        CHECK: scf.yield
+        CHECK: scf.if
+        CHECK-NEXT: ttg.async_wait {num = 0 : i32}
+        CHECK: amdg.arrive_barrier
+        CHECK: ttg.warp_return
+        """,
+    )
+
+
+def test_stages_that_agree_within_a_role_cancel() -> None:
+    from ws_kernels import compiled, schedule
+
+    texts = [compiled(schedule(stage, 3), "tasks", "gfx950").asm["amdwarp"] for stage in (0, 2)]
+    assert texts[0] == texts[1]
+    assert "scf.if" not in texts[0]
+
+
+def test_nothing_happens_without_a_schedule() -> None:
+    from ws_kernels import compiled, schedule
+
+    text = compiled(schedule(), "none", "gfx950").asm["amdwarp"]
+    assert "amdwarp.ws" not in text
+    assert "!ttg.memdesc<64x32xf16" in text
+
+
+# ---- numbers
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+@pytest.mark.parametrize("shape", [(1, 2, 1), (2, 4, 2)], ids=str)
+def test_same_numbers_as_straight_through(shape: tuple[int, int, int], how: str, arch: str) -> None:
+    from ws_kernels import schedule
+
+    same_as_straight(schedule(*shape), how, arch)
+
+
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+def test_two_pipelines_of_different_depth(how: str) -> None:
+    from ws_kernels import split_schedule
+
+    same_as_straight(split_schedule(1, 2), how, "gfx950")
+    race_free(split_schedule(1, 2), how, "gfx950", 2)
+
+
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+def test_a_loop_of_known_length(how: str) -> None:
+    from ws_kernels import compiled, emulated, operands, schedule
+
+    plan = schedule(2, 3, 2)
+    for steps in (2, 3, 5):
+        made, straight = (compiled(plan, one, "gfx950", STEPS=steps) for one in (how, "none"))
+        assert "scf.if" not in made.asm["amdwarp"]
+        np.testing.assert_array_equal(emulated(made, operands(32 * steps)), emulated(straight, operands(32 * steps)))
+
+
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+def test_conditions_of_the_source_guard_ops(how: str) -> None:
+    from ws_kernels import compiled, emulated, operands, schedule
+
+    plan = schedule(1, 2, 1, "clear_b")
+    made, straight = (compiled(plan, one, "gfx950", GUARD=True) for one in (how, "none"))
+    for first in (0, 2, 9):
+        args = [*operands(160)[:6], first]
+        expected = emulated(straight, args)
+        assert (expected == 0).all() == (first == 9)
+        np.testing.assert_array_equal(emulated(made, args), expected)
+
+
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+def test_a_scope_inside_a_scope(how: str) -> None:
+    from ws_kernels import tiles_compiled, tiles_run
+
+    made, straight = (tiles_compiled(one) for one in (how, "none"))
+    for m, k in ((64, 32), (128, 96), (192, 160)):
+        np.testing.assert_array_equal(tiles_run(made, m, k, seed=m), tiles_run(straight, m, k))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@pytest.mark.parametrize("in_flight", [1, 2, 3])
+def test_every_stage_depth_and_lag(stage: int, depth: int, in_flight: int, how: str, arch: str) -> None:
+    from ws_kernels import schedule
+
+    if in_flight > depth or (how == "pipeline" and depth <= stage):
+        pytest.skip("no such schedule")
+    same_as_straight(schedule(stage, depth, in_flight), how, arch)
+
+
+# ---- races
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+def test_free_of_races(how: str, arch: str) -> None:
+    from ws_kernels import schedule
+
+    race_free(schedule(2, 3, 2), how, arch, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+@pytest.mark.parametrize("shape", [(0, 1, 1), (1, 2, 1), (2, 3, 2), (1, 4, 3)], ids=str)
+def test_free_of_races_in_ten_orders(shape: tuple[int, int, int], how: str, arch: str) -> None:
+    from ws_kernels import schedule
+
+    race_free(schedule(*shape), how, arch, 10)
+
+
+# ---- three roles in one thread
+
+
+def test_one_thread_that_would_wait_for_itself_is_refused() -> None:
+    from ws_kernels import compiled, line_of, schedule
+
+    from amdwarp.errors import LoweringError
+
+    with pytest.raises(LoweringError) as caught:
+        compiled(schedule(2, 2), "pipeline", "gfx950")
+    assert str(caught.value) == (
+        f"ws_schedule ({line_of('schedule')}): as one software pipeline it gets stuck in producer_acquire of 'smem', "
+        "iteration 2: what it waits for comes later in the same thread; raise the pipeline's depth above the distance "
+        "of its stages, or realise it as tasks [materialize_ws_schedule]"
+    )
+
+
+def test_roles_of_other_sizes_than_the_layouts_are_refused() -> None:
+    from ws_kernels import compiled, line_of, schedule
+
+    from amdwarp.errors import LoweringError
+
+    plan = schedule()
+    narrow = WSSchedule(
+        6,
+        [WSRole("mma", warps_lo=0, warps_hi=4), WSRole("load", warps_lo=4, warps_hi=6)],
+        [WSPipeline("smem", ["a_tile", "b_tile"], 2)],
+        [WSScope(scope.id, dict(scope.bodies)) for scope in plan.scopes],
+    )
+    with pytest.raises(LoweringError) as caught:
+        compiled(narrow, "tasks", "gfx950")
+    assert str(caught.value) == (
+        f"ws_schedule ({line_of('schedule')}): role 'load' has 2 waves, and the layouts of the kernel are for 4; "
+        "compile with num_warps=2, or give the role 4 waves [materialize_ws_schedule]"
+    )

@@ -1,0 +1,116 @@
+"""A kernel with typed schedules that do not fit it, one change a case."""
+
+# ruff: noqa: PIE808, SIM102, SIM117 - what reads well in plain Python is not always taken by Triton's front end
+
+from __future__ import annotations
+
+from typing import Any
+
+from triton.experimental.gluon import language as gl
+from ws_kernels import BK, BM, ROOT, acquire, commit, layouts, release, wait
+
+import amdwarp
+from amdwarp import WSPipeline, WSRole, WSSchedule, WSScope
+
+copies = gl.amd.cdna4.async_copy
+
+
+@amdwarp.jit
+def kernel(
+    x, y, n, limit, S: gl.constexpr, CASE: gl.constexpr, LA: gl.constexpr, SA: gl.constexpr, BM: gl.constexpr,
+    BK: gl.constexpr,
+):  # fmt: skip
+    amdwarp.annotate_ws_schedule(S, "tasks")  # at: schedule
+    offsets = gl.arange(0, BM, gl.SliceLayout(1, LA))[:, None] * BK + gl.arange(0, BK, gl.SliceLayout(0, LA))[None, :]
+    if CASE == "full buffer":
+        ones = gl.full([BM, BK], 1, gl.float16, LA)
+        tile = gl.allocate_shared_memory(gl.float16, [BM, BK], SA, ones)  # at: full buffer
+    else:
+        tile = gl.allocate_shared_memory(gl.float16, [BM, BK], SA)
+    if CASE == "two buffers":
+        with amdwarp.ws_op("spare"):
+            tile.store(gl.full([BM, BK], 1, gl.float16, LA))
+        tile = gl.allocate_shared_memory(gl.float16, [BM, BK], SA)
+    other = gl.allocate_shared_memory(gl.float16, [BM, BK], SA)  # at: other
+    total = gl.zeros([BM, BK], gl.float32, LA)
+    with amdwarp.ws_op("loop"):  # at: loop
+        for step in range(0, n):
+            with amdwarp.ws_op("load"):  # at: load
+                copies.buffer_load_to_shared(tile, x, offsets)
+            if CASE == "nested":
+                with amdwarp.ws_op("outer"):  # at: outer
+                    with amdwarp.ws_op("inner"):  # at: inner
+                        total += 1.0
+            if CASE == "twice":
+                with amdwarp.ws_op("load"):  # at: second load
+                    copies.buffer_load_to_shared(other, x, offsets)
+            if CASE == "unplaced":
+                with amdwarp.ws_op("spare"):  # at: spare
+                    gl.store(y + offsets, offsets.to(gl.float32))
+            if CASE == "effect":
+                gl.store(y + offsets, offsets.to(gl.float32))  # at: effect
+            if CASE == "own copy":
+                with amdwarp.ws_op("spare"):  # at: own copy
+                    copies.buffer_load_to_shared(other, x, offsets)  # at: the copy
+            if CASE == "guard of a value":
+                if limit > gl.load(x).to(gl.int32):  # at: unplaced load
+                    with amdwarp.ws_op("spare"):
+                        gl.store(y + offsets, offsets.to(gl.float32))
+            copies.commit_group()
+            copies.wait_group(0)
+            with amdwarp.ws_op("read"):  # at: read
+                value = tile.load(LA)  # at: the load
+            if CASE == "guard reads":
+                if gl.max(gl.max(value, 0), 0) > 0:  # at: guard
+                    with amdwarp.ws_op("spare"):  # at: guarded
+                        gl.store(y + offsets, offsets.to(gl.float32))
+            if CASE == "guard gives":
+                if step > limit:  # at: giving guard
+                    with amdwarp.ws_op("spare"):  # at: giving
+                        total += 1.0
+            if CASE == "loop that is no scope":
+                for _ in range(limit):  # at: inner loop
+                    with amdwarp.ws_op("spare"):  # at: in the loop
+                        gl.store(y + offsets, offsets.to(gl.float32))
+            with amdwarp.ws_op("add"):  # at: add
+                total += value.to(gl.float32)
+            if CASE == "reads":
+                with amdwarp.ws_op("spare"):  # at: reading producer
+                    gl.store(y + offsets, tile.load(LA).to(gl.float32))  # at: its read
+            if CASE == "writes":
+                with amdwarp.ws_op("spare"):  # at: writing consumer
+                    tile.store(gl.zeros([BM, BK], gl.float16, LA))  # at: its write
+            if CASE == "shared buffer":
+                with amdwarp.ws_op("one"):
+                    other.store(gl.zeros([BM, BK], gl.float16, LA))
+                with amdwarp.ws_op("two"):  # at: two
+                    gl.store(y + offsets, other.load(LA).to(gl.float32))
+            x += BM * BK
+    with amdwarp.ws_op("store"):  # at: store
+        gl.store(y + offsets, total)  # at: the store
+
+
+def plan(load: list[Any] | None = None, add: list[Any] | None = None, root: Any = None, depth: int = 2) -> WSSchedule:
+    return WSSchedule(
+        8,
+        [WSRole("adds", warps_lo=0, warps_hi=4), WSRole("loads", warps_lo=4, warps_hi=8)],
+        [WSPipeline("p", ["tile"], depth)],
+        [
+            WSScope(
+                "loop",
+                {
+                    "loads": [acquire("p"), "load", commit("p")] if load is None else load,
+                    "adds": [wait("p"), "read", "add", release("p")] if add is None else add,
+                },
+            ),
+            WSScope(ROOT, root or {"loads": ["loop"], "adds": ["loop", "store"]}),
+        ],
+    )
+
+
+def build(case: str, schedule: WSSchedule, arch: str = "gfx950") -> Any:
+    values = {name: value for name, value in layouts("gfx950").items() if name in ("LA", "SA")}
+    constants = {"S": schedule, "CASE": case, "BM": BM, "BK": BK, **values}
+    return amdwarp.compile(
+        kernel, {"x": "*fp16", "y": "*fp32", "n": "i32", "limit": "i32"}, constants, arch, num_warps=4
+    )
