@@ -352,6 +352,10 @@ def launch(
         program = parse(program)
     chosen = choose_workgroups(grid, workgroups)
     check_sizes(program)
+    most = TARGETS[program.target]
+    if lds_bytes is not None and not 0 <= lds_bytes <= most:
+        problem = f"lds_bytes = {lds_bytes}: a workgroup has between 0 and {most} bytes of LDS on {program.target}"
+        raise UsageError(problem, remedy="give what the kernel's metadata says (kernel.metadata.shared)")
     memory = GlobalMemory()
     segment = build_arguments(program, args, memory, tuple(int(size) for size in grid))
     kernarg = memory.add(segment, "the argument segment")

@@ -165,7 +165,7 @@ class Scheduler:
         near = {x.pc for x in around if x.state == RUNNING and x.n + b.n <= self.lockstep} - {b.pc}
         before = b.count
         try:
-            self._run(b, turn, near)
+            self._run(b, min(turn, self.limits.instructions - before), near)
         except SplitError as split:
             b.count += 1
             self._split(b, split.targets, before)
@@ -177,7 +177,7 @@ class Scheduler:
         except (ArithmeticError, LookupError, TypeError, ValueError) as problem:
             raise self._internal(b, problem) from problem
         self.executed += (b.count - before) * b.n
-        if b.count > self.limits.instructions:
+        if b.count >= self.limits.instructions and b.state != ENDED:
             raise EndlessError(
                 f"a wave has executed {b.count} instructions without an end",
                 self._positions(),

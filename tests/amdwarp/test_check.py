@@ -255,6 +255,7 @@ def test_a_scalar_of_the_wrong_size(capsys: pytest.CaptureFixture[str], files: P
         (["x", "--grid", "4", "--workgroups", "0"], "give a positive number"),
         (["x", "--grid", "4", "--seeds", "0"], "seeds = 0"),
         (["x", "--grid", "4", "--lds", "-1"], "no size"),
+        (["x", "--grid", "4", "--lds", "999999999"], "a workgroup has between 0 and"),
         (["x", "--grid", "4", "--max-instructions", "0"], "no limit"),
         (["x", "--grid", "4", "--dump", "/nowhere/at/all.npz"], "cannot be saved"),
         (["x"], "--grid"),

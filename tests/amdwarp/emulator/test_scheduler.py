@@ -134,6 +134,17 @@ def test_endless_loop_is_an_error(run_text: Any) -> None:
     assert "'s_branch .LBB0_1'" in text
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_limit_on_instructions_is_exact(run_text: Any, seed: int | None) -> None:
+    """A wave that ends with the last instruction it may execute has come to its end."""
+    body = ["v_mov_b32_e32 v20, 1", "s_nop 0"]
+    count = len(HEAD) + len(body) + len(STORE) + 1
+    _, result = lanes_of(run_text, body, 2, seed=seed, max_instructions=count)
+    assert result.instructions == 2 * count
+    with pytest.raises(EmulatorError, match=f"has executed {count - 1} instructions without an end"):
+        lanes_of(run_text, body, 2, seed=seed, max_instructions=count - 1)
+
+
 @pytest.mark.parametrize("lockstep", [1, 2, 8])
 def test_waiting_for_another_wave_in_memory(run_text: Any, lockstep: int) -> None:
     """A wave that polls LDS until another has written does not starve it."""
