@@ -18,6 +18,7 @@ from .forms import (
     Extras,
     broadcast,
     broadcast_shapes,
+    by_operator,
     check_extents,
     epilogue_of,
     error,
@@ -25,8 +26,9 @@ from .forms import (
     output_columns,
     read_bias,
     read_residual,
+    refuse_gradients,
 )
-from .operands import Array, check_can_run, check_same_place, device_of, empty, read
+from .operands import Array, check_can_run, check_same_place, device_of, empty, rank, read
 from .plain_config import PlainConfig
 from .plain_plan import Operand, PlainProblem, launches
 from .plan import Matrix, plan
@@ -53,6 +55,8 @@ def product(
     right = _weight(b, construct) if isinstance(b, ShuffledWeight) else read("b", b, construct)
     inputs = [left, right, *(read(name, value, construct) for name, value in extras.arrays.items())]
     check_same_place(inputs, construct)
+    if isinstance(b, ShuffledWeight):
+        refuse_gradients(construct, inputs, "a shuffled weight has none")
     _check_dtypes(construct, left, right)
     target, compute_units = device_of(a, "a", construct)
     _check_precision(construct, precision, left.dtype, target)
@@ -371,9 +375,8 @@ def batched_matmul(
         UsageError: operands that are no stacks, or what `matmul` refuses.
     """
     for name, value in (("a", a), ("b", b)):
-        array = read(name, value, "batched_matmul")
-        if array.ndim != 3:
-            raise error("batched_matmul", f"{name} has {array.ndim} dimensions, not 3", "reshape it")
+        if (dimensions := rank(name, value, "batched_matmul")) != 3:
+            raise error("batched_matmul", f"{name} has {dimensions} dimensions, not 3", "reshape it")
     extras = Extras(scale, bias, "column", activation, residual, beta, out_dtype)
     return _dispatch("batched_matmul", a, b, extras, out, precision, schedule)
 
@@ -403,15 +406,18 @@ def linear(
         UsageError: a weight that is no matrix, or what `matmul` refuses.
     """
     if not isinstance(w, ShuffledWeight):
-        array = read("w", w, "linear")
-        if array.ndim != 2:
-            raise error("linear", f"w has {array.ndim} dimensions, not 2", "pass an (N, K) weight")
+        if (dimensions := rank("w", w, "linear")) != 2:
+            raise error("linear", f"w has {dimensions} dimensions, not 2", "pass an (N, K) weight")
         w = w.T
     extras = Extras(scale, bias, "column", activation, residual, beta, out_dtype)
     return _dispatch("linear", x, w, extras, out, precision, schedule)
 
 
 def _dispatch(construct: str, a: Any, b: Any, extras: Extras, out: Any, precision: str, schedule: Any) -> Any:
+    if by_operator(construct, (a, b, *extras.arrays.values()), out, schedule):
+        from . import torch_ops
+
+        return torch_ops.product(construct, a, b, extras, precision)
     return product(construct, a, b, extras, out=out, precision=precision, schedule=schedule)
 
 

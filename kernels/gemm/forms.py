@@ -191,6 +191,28 @@ def output(construct: str, out: Any, shape: tuple[int, ...], dtype: str, inputs:
     return found
 
 
+def by_operator(construct: str, values: Sequence[Any], out: Any, schedule: Any) -> bool:
+    """Whether a call goes through PyTorch's operator: all tensors, with nothing that an operator does not take.
+
+    Raises:
+        UsageError: a gradient that could not be recorded.
+    """
+    from amdwarp.runtime import is_tensor
+
+    if not all(map(is_tensor, values)):
+        return False
+    if out is None and schedule is None:
+        return True
+    import torch
+
+    if torch.is_grad_enabled() and any(one.requires_grad for one in (*values, *([] if out is None else [out]))):
+        which = "out" if out is not None else "schedule"
+        raise error(
+            construct, f"{which} is given, and an argument asks for a gradient", f"leave {which} out, or detach"
+        )
+    return False
+
+
 def refuse_gradients(construct: str, arrays: Sequence[Any], why: str) -> None:
     """Refuse arguments that want gradients which this function does not give."""
     from amdwarp.runtime import is_tensor

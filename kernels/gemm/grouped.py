@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dense import PRECISIONS, _check_dtypes, _check_precision, _step, check_schedule, run_plain
-from .forms import Extras, check_extents, epilogue_of, error, output, output_columns, read_bias
+from .forms import Extras, by_operator, check_extents, epilogue_of, error, output, output_columns, read_bias
 from .operands import Array, check_same_place, device_of, place_of, read
 from .plain_config import PlainConfig
 from .plain_plan import Operand, PlainProblem
@@ -43,9 +43,21 @@ def grouped_matmul(
     Raises:
         UsageError: what cannot be computed, before anything is launched; on the CPU, offsets that are no ends, too.
     """
+    extras = Extras(scale, bias, "column", activation, None, 1.0, out_dtype)
+    if by_operator("grouped_matmul", (a, b, offsets, *extras.arrays.values()), out, schedule):
+        from . import torch_ops
+
+        return torch_ops.grouped(a, b, offsets, extras, precision)
+    return grouped(a, b, offsets, extras, out=out, precision=precision, schedule=schedule)
+
+
+def grouped(
+    a: Any, b: Any, offsets: Any, extras: Extras, *, out: Any = None, precision: str = "ieee", schedule: Any = None
+) -> Any:
+    """What `grouped_matmul` does, without gradients."""
     construct = "grouped_matmul"
     left, right, ends = (read(name, value, construct) for name, value in (("a", a), ("b", b), ("offsets", offsets)))
-    arrays = [left, right, ends, *([read("bias", bias, construct)] if bias is not None else [])]
+    arrays = [left, right, ends, *([read("bias", extras.bias, construct)] if extras.bias is not None else [])]
     check_same_place(arrays, construct)
     _check_dtypes(construct, left, right)
     if left.ndim != 2 or right.ndim not in (2, 3):
@@ -58,7 +70,6 @@ def grouped_matmul(
         raise error(construct, f"offsets is {ends.describe()}", "pass a contiguous (G,) array of int32")
     target, compute_units = device_of(a, "a", construct)
     _check_precision(construct, precision, left.dtype, target)
-    extras = Extras(scale, bias, "column", activation, None, 1.0, out_dtype)
     by_rows = right.ndim == 3
     limit = left.shape[0] if by_rows else left.shape[1]
     _check_offsets(construct, ends, limit)

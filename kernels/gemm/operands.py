@@ -104,6 +104,19 @@ def read(name: str, value: Any, construct: str) -> Array:
     return Array(name, value, dtype_of(value), shape, strides, address, itemsize)
 
 
+def rank(name: str, value: Any, construct: str) -> int:
+    """Dimensions of an argument, asked in a way that PyTorch's compiler can follow.
+
+    Raises:
+        UsageError: no tensor or array.
+    """
+    if not is_tensor(value) and not isinstance(value, np.ndarray):
+        raise UsageError(
+            f"{name} is a {type(value).__name__}", remedy="pass torch tensors or numpy arrays", construct=construct
+        )
+    return int(value.ndim)
+
+
 def _address(tensor: Any) -> int:
     return 0 if tensor.device.type == "meta" else int(tensor.data_ptr())
 

@@ -10,6 +10,7 @@ from .dense import _promoted, check_schedule, run_plain
 from .dtypes import BYTES, FORMAT_OF, FORMATS, FP8, MX_TARGETS, refuse_foreign_fp8
 from .forms import (
     Extras,
+    by_operator,
     check_extents,
     check_float,
     epilogue_of,
@@ -72,31 +73,8 @@ def scaled_matmul(
     Raises:
         UsageError: what cannot be computed, before anything is launched.
     """
-    construct = "scaled_matmul"
     extras = Extras(scale, bias, bias_axis, activation, residual, beta, out_dtype)
-    left, right = read("a", a, construct), read("b", b, construct)
-    target, compute_units = device_of(a, "a", construct)
-    scales = {n: read(n, v, construct) for n, v in (("scale_a", scale_a), ("scale_b", scale_b)) if v is not None}
-    mx = any(one.dtype in _MX_SCALES for one in scales.values()) or left.dtype in BYTES or right.dtype in BYTES
-    for name, one in (("a", left), ("b", right)):
-        if one.ndim != 2:
-            raise error(construct, f"{name} has {one.ndim} dimensions, not 2", "reshape it")
-        if one.dtype not in FP8 and one.dtype not in FORMAT_OF:
-            raise error(construct, f"{name} is {one.dtype}", f"pass {' or '.join(FP8)}, or bytes of an MX format")
-        refuse_foreign_fp8(name, one.dtype, target.arch, construct)
-    formats = ("", "")
-    if mx:
-        formats = _mx_formats(construct, left, right, scales, (format_a, format_b), target)
-    elif format_a is not None or format_b is not None:
-        raise error(construct, "format_a and format_b are of MX products", "leave them out, or pass E8M0 scales")
-    m, n = left.shape[0], right.shape[1]
-    k = _inner(construct, left, right, formats)
-    made = {}
-    for name, of, lines in (("scale_a", "a", m), ("scale_b", "b", n)):
-        if name in scales:
-            made[name] = (_mx_scale if mx else _scale)(construct, scales[name], of, lines, k)
-    problem = _problem(construct, (left, right), (m, n, k), formats, made, scales, extras, out, "float32")
-    return _run(problem, schedule, target, compute_units)
+    return _dispatch("scaled_matmul", a, b, scale_a, scale_b, (format_a, format_b), extras, out, schedule)
 
 
 def int8_matmul(
@@ -130,6 +108,87 @@ def int8_matmul(
     Raises:
         UsageError: what cannot be computed, before anything is launched.
     """
+    bare = scale_a is scale_b is bias is activation is residual is None and scale == 1.0
+    chosen = out_dtype if out_dtype is not None else "int32" if bare else "bfloat16"
+    extras = Extras(scale, bias, bias_axis, activation, residual, beta, chosen)
+    return _dispatch("int8_matmul", a, b, scale_a, scale_b, (None, None), extras, out, schedule)
+
+
+def _dispatch(
+    construct: str,
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    formats: tuple[Any, Any],
+    extras: Extras,
+    out: Any,
+    schedule: Any,
+) -> Any:
+    scales = [one for one in (scale_a, scale_b) if one is not None]
+    if by_operator(construct, (a, b, *scales, *extras.arrays.values()), out, schedule):
+        from . import torch_ops
+
+        return torch_ops.quantised(construct, a, b, scale_a, scale_b, formats, extras)
+    return quantised(construct, a, b, scale_a, scale_b, formats, extras, out=out, schedule=schedule)
+
+
+def quantised(
+    construct: str,
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    formats: tuple[Any, Any],
+    extras: Extras,
+    *,
+    out: Any = None,
+    schedule: Any = None,
+) -> Any:
+    """What `scaled_matmul` and `int8_matmul` do, without PyTorch's operator."""
+    made = _scaled if construct == "scaled_matmul" else _int8
+    return made(a, b, scale_a, scale_b, formats, extras, out, schedule)
+
+
+def _scaled(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    formats_given: tuple[Any, Any],
+    extras: Extras,
+    out: Any,
+    schedule: Any,
+) -> Any:
+    construct = "scaled_matmul"
+    left, right = read("a", a, construct), read("b", b, construct)
+    target, compute_units = device_of(a, "a", construct)
+    scales = {n: read(n, v, construct) for n, v in (("scale_a", scale_a), ("scale_b", scale_b)) if v is not None}
+    mx = any(one.dtype in _MX_SCALES for one in scales.values()) or left.dtype in BYTES or right.dtype in BYTES
+    for name, one in (("a", left), ("b", right)):
+        if one.ndim != 2:
+            raise error(construct, f"{name} has {one.ndim} dimensions, not 2", "reshape it")
+        if one.dtype not in FP8 and one.dtype not in FORMAT_OF:
+            raise error(construct, f"{name} is {one.dtype}", f"pass {' or '.join(FP8)}, or bytes of an MX format")
+        refuse_foreign_fp8(name, one.dtype, target.arch, construct)
+    formats = ("", "")
+    if mx:
+        formats = _mx_formats(construct, left, right, scales, formats_given, target)
+    elif formats_given != (None, None):
+        raise error(construct, "format_a and format_b are of MX products", "leave them out, or pass E8M0 scales")
+    m, n = left.shape[0], right.shape[1]
+    k = _inner(construct, left, right, formats)
+    made = {}
+    for name, of, lines in (("scale_a", "a", m), ("scale_b", "b", n)):
+        if name in scales:
+            made[name] = (_mx_scale if mx else _scale)(construct, scales[name], of, lines, k)
+    problem = _problem(construct, (left, right), (m, n, k), formats, made, scales, extras, out, "float32")
+    return _run(problem, schedule, target, compute_units)
+
+
+def _int8(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, _: tuple[Any, Any], extras: Extras, out: Any, schedule: Any
+) -> Any:
     construct = "int8_matmul"
     left, right = read("a", a, construct), read("b", b, construct)
     target, compute_units = device_of(a, "a", construct)
@@ -141,9 +200,6 @@ def int8_matmul(
     m, n = left.shape[0], right.shape[1]
     k = _inner(construct, left, right, ("", ""))
     scales = {n: read(n, v, construct) for n, v in (("scale_a", scale_a), ("scale_b", scale_b)) if v is not None}
-    bare = not scales and bias is None and activation is None and residual is None and scale == 1.0
-    chosen = out_dtype if out_dtype is not None else "int32" if bare else "bfloat16"
-    extras = Extras(scale, bias, bias_axis, activation, residual, beta, chosen)
     made = {}
     for name, of, lines in (("scale_a", "a", m), ("scale_b", "b", n)):
         if name in scales:

@@ -1,0 +1,374 @@
+"""The GEMM as PyTorch operators: ``torch.ops.amdwarp.gemm_*`` with shapes for the compiler, and gradients.
+
+Imported only when a torch tensor comes in. Every operator allocates its result, reads no value on the host, and
+launches on the current stream of its operands' device, so that CUDA graphs can hold it (untested on hardware). Under
+``torch.autocast`` the floating operators take their operands in the autocast dtype, as ``torch.matmul`` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from amdwarp.errors import UsageError
+
+from .epilogue import Epilogue, activation_name
+from .forms import Extras, output_columns
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _dtype(name: str | None, default: torch.dtype) -> torch.dtype:
+    return default if name is None else getattr(torch, name)
+
+
+def _product_shape(construct: str, a: torch.Tensor, b: torch.Tensor, activation: str | None) -> list[Any]:
+    """Shape of a product by ``torch.matmul``'s rules, symbolic or not."""
+    rows = list(a.shape[-2:-1]) if a.dim() > 1 else []
+    columns = list(b.shape[-1:]) if b.dim() > 1 else []
+    if columns and activation == "swiglu":
+        columns = [columns[0] // 2]
+    batch = list(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    return [*batch, *rows, *columns]
+
+
+# ---- the floating product
+
+
+@torch.library.custom_op("amdwarp::gemm_product", mutates_args=())
+def gemm_product(
+    construct: str,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    bias_axis: str,
+    activation: str | None,
+    scale: float,
+    beta: float,
+    out_dtype: str | None,
+    precision: str,
+) -> torch.Tensor:
+    """``activation(scale * (a @ b) + bias) + beta * residual``; see `amdwarp.kernels.gemm.matmul`."""
+    from .dense import product
+
+    extras = Extras(scale, bias, bias_axis, activation, residual, beta, out_dtype)
+    return product(construct, a, b, extras, precision=precision)
+
+
+@gemm_product.register_fake
+def _(
+    construct: str,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    bias_axis: str,
+    activation: str | None,
+    scale: float,
+    beta: float,
+    out_dtype: str | None,
+    precision: str,
+) -> torch.Tensor:
+    return a.new_empty(_product_shape(construct, a, b, activation), dtype=_dtype(out_dtype, a.dtype))
+
+
+def _setup_product(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    construct, a, b, bias, residual, bias_axis, activation, scale, beta, _, precision = inputs
+    ctx.options = (construct, bias_axis, activation, scale, beta, precision)
+    ctx.save_for_backward(a, b, bias, residual)
+
+
+def _backward_product(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+    construct, bias_axis, activation, scale, beta, precision = ctx.options
+    a, b, bias, residual = ctx.saved_tensors
+    need = dict(zip(("construct", "a", "b", "bias", "residual"), ctx.needs_input_grad[:5], strict=True))
+    inner = grad
+    if activation is not None:
+        # The value before the activation is computed again: it was never in memory.
+        before = _call(construct, a, b, bias, None, bias_axis, None, scale, 0.0, "float32", precision)
+        with torch.enable_grad():
+            leaf = before.detach().requires_grad_()
+            inner = torch.autograd.grad(activate(leaf, activation), leaf, grad.to(torch.float32))[0]
+    grad_bias = grad_residual = grad_a = grad_b = None
+    if bias is not None and need["bias"]:
+        grad_bias = _sum_bias(inner, bias, bias_axis)
+    if residual is not None and need["residual"]:
+        grad_residual = (grad.to(torch.float32) * beta).sum_to_size(residual.shape).to(residual.dtype)
+    inner = inner.to(a.dtype)
+    if need["a"] or need["b"]:
+        a2, b2 = (a[None, :] if a.dim() == 1 else a), (b[:, None] if b.dim() == 1 else b)
+        g = inner
+        if b.dim() == 1:
+            g = g[..., None]
+        if a.dim() == 1:
+            g = g[..., None, :]
+        if need["a"]:
+            grad_a = _reduced(g, b2.transpose(-1, -2), a2.shape, scale, precision).reshape(a.shape)
+        if need["b"]:
+            grad_b = _reduced(a2.transpose(-1, -2), g, b2.shape, scale, precision, folds=b2.dim() == 2)
+            grad_b = grad_b.reshape(b.shape)
+    return None, grad_a, grad_b, grad_bias, grad_residual, None, None, None, None, None, None
+
+
+def _reduced(
+    left: torch.Tensor,
+    right: torch.Tensor,
+    shape: torch.Size,
+    scale: float,
+    precision: str,
+    folds: bool = False,
+) -> torch.Tensor:
+    """A gradient's product, summed over the batch dimensions that the operand was broadcast along."""
+    if folds and left.dim() > 2:
+        # A weight shared by a batch: one product over all of its rows.
+        batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        left = left.expand(*batch, *left.shape[-2:]).movedim(-2, 0).reshape(left.shape[-2], -1)
+        right = right.expand(*batch, *right.shape[-2:]).reshape(-1, right.shape[-1])
+    dtype = str(left.dtype).removeprefix("torch.")
+    wide = len(torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])) > len(shape) - 2
+    made = _call("matmul", left, right, None, None, "column", None, scale, 0.0, "float32" if wide else dtype, precision)
+    return made.sum_to_size(shape).to(left.dtype)
+
+
+def _sum_bias(grad: torch.Tensor, bias: torch.Tensor, bias_axis: str) -> torch.Tensor:
+    wide = grad.to(torch.float32)
+    if bias_axis == "row":
+        wide = wide.transpose(-1, -2)
+    return wide.reshape(-1, bias.shape[-1]).sum(0).to(bias.dtype)
+
+
+def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
+    """An activation as PyTorch computes it, for its derivative."""
+    functional = torch.nn.functional
+    if activation == "relu":
+        return functional.relu(x)
+    if activation == "silu":
+        return functional.silu(x)
+    if activation == "swiglu":
+        gate, value = x.chunk(2, -1)
+        return functional.silu(gate) * value
+    return functional.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+gemm_product.register_autograd(_backward_product, setup_context=_setup_product)
+
+
+def _call(*arguments: Any) -> torch.Tensor:
+    return torch.ops.amdwarp.gemm_product(*arguments)
+
+
+# ---- groups
+
+
+@torch.library.custom_op("amdwarp::gemm_grouped", mutates_args=())
+def gemm_grouped(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offsets: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    scale: float,
+    out_dtype: str | None,
+    precision: str,
+) -> torch.Tensor:
+    """A product for each group of rows, or of K; see `amdwarp.kernels.gemm.grouped_matmul`."""
+    from .grouped import grouped
+
+    return grouped(a, b, offsets, Extras(scale, bias, "column", activation, None, 1.0, out_dtype), precision=precision)
+
+
+@gemm_grouped.register_fake
+def _(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offsets: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    scale: float,
+    out_dtype: str | None,
+    precision: str,
+) -> torch.Tensor:
+    columns = b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
+    shape = [a.shape[0], columns] if b.dim() == 3 else [offsets.shape[0], a.shape[0], columns]
+    return a.new_empty(shape, dtype=_dtype(out_dtype, a.dtype))
+
+
+def _setup_grouped(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    a, b, offsets, bias, activation, scale, _, precision = inputs
+    ctx.options = (activation, scale, precision)
+    ctx.save_for_backward(a, b, offsets, bias)
+
+
+def _backward_grouped(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+    activation, scale, precision = ctx.options
+    a, b, offsets, bias = ctx.saved_tensors
+    need_a, need_b, _, need_bias = ctx.needs_input_grad[:4]
+    call = torch.ops.amdwarp.gemm_grouped
+    inner = grad
+    if activation is not None:
+        before = call(a, b, offsets, bias, None, scale, "float32", precision)
+        with torch.enable_grad():
+            leaf = before.detach().requires_grad_()
+            inner = torch.autograd.grad(activate(leaf, activation), leaf, grad.to(torch.float32))[0]
+    grad_a = grad_b = grad_bias = None
+    if bias is not None and need_bias:
+        rows = torch.arange(a.shape[0], device=a.device)
+        group = torch.searchsorted(offsets, rows.to(offsets.dtype), right=True)
+        wide = torch.zeros(bias.shape[0] + 1, bias.shape[1], dtype=torch.float32, device=a.device)
+        grad_bias = wide.index_add(0, group, inner.to(torch.float32))[:-1].to(bias.dtype)
+    inner = inner.to(a.dtype)
+    if b.dim() == 3:
+        if need_a:
+            grad_a = call(inner, b.transpose(1, 2), offsets, None, None, scale, None, precision)
+        if need_b:
+            grad_b = call(a.t(), inner, offsets, None, None, scale, None, precision)
+    else:
+        # out[g] = a[:, g] @ b[g]: each group's columns of a, and rows of b, see the gradient of their own matrix
+        if need_a:
+            grad_a = call(b, inner.transpose(1, 2), offsets, None, None, scale, None, precision).t()
+        if need_b:
+            grad_b = call(a.t(), inner, offsets, None, None, scale, None, precision)
+    return grad_a, grad_b, None, grad_bias, None, None, None, None
+
+
+gemm_grouped.register_autograd(_backward_grouped, setup_context=_setup_grouped)
+
+
+# ---- quantised products
+
+
+@torch.library.custom_op("amdwarp::gemm_quantised", mutates_args=())
+def gemm_quantised(
+    construct: str,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor | None,
+    scale_b: torch.Tensor | None,
+    format_a: str | None,
+    format_b: str | None,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    bias_axis: str,
+    activation: str | None,
+    scale: float,
+    beta: float,
+    out_dtype: str,
+) -> torch.Tensor:
+    """`amdwarp.kernels.gemm.scaled_matmul` or `int8_matmul`."""
+    from .scaled import quantised
+
+    extras = Extras(scale, bias, bias_axis, activation, residual, beta, out_dtype)
+    return quantised(construct, a, b, scale_a, scale_b, (format_a, format_b), extras)
+
+
+@gemm_quantised.register_fake
+def _(
+    construct: str,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor | None,
+    scale_b: torch.Tensor | None,
+    format_a: str | None,
+    format_b: str | None,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    bias_axis: str,
+    activation: str | None,
+    scale: float,
+    beta: float,
+    out_dtype: str,
+) -> torch.Tensor:
+    columns = b.shape[1] // 2 if activation == "swiglu" else b.shape[1]
+    return a.new_empty([a.shape[0], columns], dtype=getattr(torch, out_dtype))
+
+
+# ---- what the public functions call
+
+
+def _autocast(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
+    """Floating tensors in the autocast dtype of their device, where autocast is on."""
+    device = next(one.device.type for one in tensors if one is not None)
+    if not torch.is_autocast_enabled(device):
+        return list(tensors)
+    dtype = torch.get_autocast_dtype(device)
+    return [one.to(dtype) if one is not None and one.dtype in _FLOATS else one for one in tensors]
+
+
+def product(construct: str, a: Any, b: Any, extras: Extras, precision: str) -> torch.Tensor:
+    """A product of tensors by the operator, which records gradients."""
+    a, b, bias, residual = _autocast(a, b, extras.bias, extras.residual)
+    _check(construct, extras, b)
+    return torch.ops.amdwarp.gemm_product(
+        construct,
+        a,
+        b,
+        bias,
+        residual,
+        extras.bias_axis,
+        activation_name(extras.activation, construct),
+        float(extras.scale),
+        float(extras.beta),
+        _name(extras.out_dtype, construct),
+        precision,
+    )
+
+
+def grouped(a: Any, b: Any, offsets: Any, extras: Extras, precision: str) -> torch.Tensor:
+    """A grouped product of tensors by the operator, which records gradients."""
+    a, b, bias = _autocast(a, b, extras.bias)
+    _check("grouped_matmul", extras, b)
+    activation = activation_name(extras.activation, "grouped_matmul")
+    name = _name(extras.out_dtype, "grouped_matmul")
+    return torch.ops.amdwarp.gemm_grouped(a, b, offsets, bias, activation, float(extras.scale), name, precision)
+
+
+def quantised(
+    construct: str, a: Any, b: Any, scale_a: Any, scale_b: Any, formats: tuple[Any, Any], extras: Extras
+) -> torch.Tensor:
+    """A quantised product of tensors by the operator.
+
+    Raises:
+        UsageError: an argument that asks for a gradient.
+    """
+    _check(construct, extras, b)
+    named = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b} | extras.arrays
+    for name, value in named.items():
+        if value is not None and value.requires_grad and torch.is_grad_enabled():
+            problem = f"{name} asks for a gradient, and quantised products have none"
+            raise UsageError(problem, remedy=f"pass {name}.detach()", construct=construct)
+    return torch.ops.amdwarp.gemm_quantised(
+        construct,
+        a,
+        b,
+        scale_a,
+        scale_b,
+        *formats,
+        extras.bias,
+        extras.residual,
+        extras.bias_axis,
+        activation_name(extras.activation, construct),
+        float(extras.scale),
+        float(extras.beta),
+        _name(extras.out_dtype, construct),
+    )
+
+
+def _check(construct: str, extras: Extras, b: torch.Tensor) -> None:
+    """What must be known before the operator's own checks, which come late under a compiler."""
+    from .forms import scalar
+
+    scalar(construct, "scale", extras.scale)
+    scalar(construct, "beta", extras.beta)
+    for name, value in extras.arrays.items():
+        if not isinstance(value, torch.Tensor):
+            raise UsageError(f"{name} is a {type(value).__name__}", remedy="pass a tensor", construct=construct)
+    if activation_name(extras.activation, construct) == "swiglu" and isinstance(b.shape[-1], int):
+        output_columns(construct, Epilogue(activation="swiglu"), b.shape[-1])
+
+
+def _name(dtype: Any, construct: str) -> str | None:
+    from .dtypes import dtype_name
+
+    return None if dtype is None else dtype_name(dtype, construct)
