@@ -83,7 +83,7 @@ def decode(program: Program, loops: Sequence[Loop], parameters: Parameters) -> D
         op.line = at // parameters.icache_line_bytes
         at += encoded_bytes(op.inst)
     for loop in loops:
-        ops[loop.header].header = True
+        ops[loop.header].header = loop.tails
         for tail in loop.tails:
             ops[tail].tail = True
     registers = _link(ops, program, parameters)

@@ -62,7 +62,7 @@ class Op:
         checks: registers it waits for.
         writes: registers somebody else may wait for.
         stalls: where the counters of the region it stands in begin.
-        header: it is the first instruction of a loop.
+        header: of the first instruction of a loop the last ones, after which it comes again; of others None.
         tail: it may jump back to one.
         line: cache line it lies in.
     """
@@ -74,7 +74,8 @@ class Op:
         self.checks: tuple[Check, ...] = ()
         self.writes: tuple[Write, ...] = ()
         self.stalls = 0
-        self.header = self.tail = False
+        self.header: frozenset[int] | None = None
+        self.tail = False
         self.line = 0
 
     def issue(self, unit: Unit, simd: Simd, wave: Wave, t: int) -> int:

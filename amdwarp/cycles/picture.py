@@ -34,7 +34,7 @@ _LANE = 0.32
 
 
 def draw(timeline: Timeline, path: str | Path, simd: int = 0) -> None:
-    """Draw the waves of one SIMD lane by lane, and below them the matrix units of all SIMDs.
+    """Draw the waves of one SIMD lane by lane, and below them the matrix units of the SIMDs that use theirs.
 
     Args:
         timeline: what to draw.
@@ -54,14 +54,16 @@ def draw(timeline: Timeline, path: str | Path, simd: int = 0) -> None:
     waves = [wave for wave, where in timeline.waves if where == simd]
     if not waves:
         raise UsageError(f"SIMD {simd} has no wave", remedy=f"have {sorted({where for _, where in timeline.waves})}")
-    simds = sorted({where for _, where in timeline.waves})
-    lanes = len(waves) * (len(_SHOWN) + 1) + len(simds)
+    # lanes that nothing is on are left out, unless nothing is on any
+    shown = [lane for lane in _SHOWN if any(timeline.lane(simd, wave, lane) for wave in waves)] or list(_SHOWN)
+    simds = sorted({where for _, where in timeline.waves if timeline.lane(where, None, "mfma")})
+    lanes = len(waves) * (len(shown) + 1) + len(simds)
     figure, axes = plt.subplots(figsize=(18, 1.6 + _LANE * lanes))
     at, ticks = 0.0, []
     for wave in waves:
-        for lane in _SHOWN:
+        for lane in shown:
             _draw_lane(axes, timeline, timeline.lane(simd, wave, lane), lane, at)
-            ticks.append((at, f"wave {wave}  {TITLES[lane]}" if lane == "stage" else TITLES[lane]))
+            ticks.append((at, f"wave {wave}  {TITLES[lane]}" if lane == shown[0] else TITLES[lane]))
             at += 1
         at += 1
     for number in simds:

@@ -314,8 +314,8 @@ class Unit:
 
     def _advance(self, simd: Simd, wave: Wave, op: Op, t: int) -> None:
         """Go on to the next instruction of the stream."""
-        if op.header:
-            again = wave.at > 0 and wave.stream[wave.at - 1].index >= op.index
+        if op.header is not None:
+            again = wave.at > 0 and wave.stream[wave.at - 1].index in op.header
             wave.marks.append(Mark(op.index, t, again, simd.mfma_clk, tuple(wave.stalls)))
         if op.tail:
             wave.tails[op.index] = t

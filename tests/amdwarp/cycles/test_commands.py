@@ -197,6 +197,22 @@ def test_a_kernel_without_a_loop_says_so(capsys: pytest.CaptureFixture[str], tmp
     assert code == 0 and "\nno loop that a wave goes through more than once\n" in out
 
 
+def test_a_picture_leaves_out_what_nothing_is_on(
+    program: Path, capsys: pytest.CaptureFixture[str], text_of: Any
+) -> None:
+    pytest.importorskip("matplotlib")
+    path = program.with_name("one.svg")
+    for text, there, not_there in (
+        (program.read_text(), ("wave 0  stage", "MFMA", "matrix unit of SIMD 0"), ("LDS", "vector ALU", "SIMD 1")),
+        (text_of(["v_add_f32 v1, v2, v3"] * 9), ("wave 0  vector ALU", "scalar"), ("stage", "MFMA", "matrix unit")),
+    ):
+        program.write_text(text)
+        assert run(capsys, "timeline", str(program), "--grid", "4", "-o", str(path))[0] == 0
+        picture = path.read_text()
+        assert [name for name in there if f"<!-- {name}" not in picture] == []
+        assert [name for name in not_there if f"<!-- {name}" in picture] == []
+
+
 def test_a_picture_is_the_same_every_time(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     paths = [program.with_name(name) for name in ("one.svg", "two.svg", "one.png", "two.png")]

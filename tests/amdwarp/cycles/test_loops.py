@@ -90,6 +90,15 @@ def test_inner_loop_is_measured_within_one_visit(timed: Any) -> None:
     assert state is not None and state.period == 56
 
 
+def test_a_loop_whose_last_block_stands_in_front(timed: Any) -> None:
+    """LLVM puts the last block of an outer loop right before its first one, which it falls into."""
+    body = ["s_mov_b32 s4, 6", "s_branch first", "last:", "s_sub_u32 s4, s4, 1", "s_cmp_lg_u32 s4, 0"]
+    body += ["s_cbranch_scc0 out", "first:", *["v_add_f32 v1, v2, v3"] * 10, "s_cmp_lg_u32 s4, 99"]
+    one = figures(timed, [*body, "s_cbranch_scc1 last", "out:", "s_nop 0"]).loops[0]
+    assert (one.label, one.iterations) == ("first", 6)
+    assert one.clk_per_iteration == 4 * 14 + 8
+
+
 def test_work_that_changes_is_not_called_steady(timed: Any) -> None:
     slow = ["s_cmp_lt_u32 s4, 10", "s_cbranch_scc0 skip", *["s_nop 15"] * 6, "skip:"]
     assert not figures(timed, counted(4, "loop", 20, slow)).loops[0].steady
