@@ -113,10 +113,12 @@ def build_arguments(
                 continue
             if not argument.is_pointer:
                 raise UsageError(f"argument {index} is a scalar of {argument.size} bytes, got an array")
+            if value.dtype.hasobject:
+                raise UsageError(f"argument {index} is an array of Python objects", remedy="pass one of numbers")
             pointers.append((argument, value, f"argument {index}"))
         elif argument.is_pointer and value is not None:
             raise UsageError(f"argument {index} is a pointer, got {type(value).__name__}", remedy="pass a numpy array")
-        elif value is not None:
+        elif not argument.is_pointer:
             raw = encode_scalar(value, argument, index)
             segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
     pointers += [(argument, np.zeros(_EXTRA_BYTES, np.uint8), "compiler scratch") for argument in extra]
@@ -148,6 +150,11 @@ class Places(Sequence[tuple[int, int, int]]):
         return flat % self.nx, flat // self.nx % self.ny, flat // (self.nx * self.ny)
 
 
+def _is_count(value: Any) -> bool:
+    """True for a positive whole number."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
+
+
 def choose_workgroups(
     grid: tuple[int, ...], workgroups: int | Sequence[int | tuple[int, ...]] | None
 ) -> Sequence[tuple[int, int, int]]:
@@ -156,15 +163,15 @@ def choose_workgroups(
     Raises:
         UsageError: grid or choice is wrong.
     """
-    if not 1 <= len(grid) <= 3 or any(not isinstance(n, (int, np.integer)) or n < 1 for n in grid):
-        raise UsageError(f"grid {grid!r} must have one to three positive sizes")
+    if not isinstance(grid, (tuple, list)) or not 1 <= len(grid) <= 3 or not all(_is_count(n) for n in grid):
+        raise UsageError(f"grid {grid!r} must have one to three positive sizes", remedy="write it like (64,) or (8, 8)")
     nx, ny, nz = (*(int(n) for n in grid), 1, 1)[:3]
     total = nx * ny * nz
     if workgroups is None:
         return Places(range(total), nx, ny)
-    if isinstance(workgroups, int):
-        if workgroups < 1:
-            raise UsageError(f"workgroups = {workgroups} must be at least 1")
+    if not isinstance(workgroups, Sequence) or isinstance(workgroups, str):
+        if not _is_count(workgroups):
+            raise UsageError(f"workgroups = {workgroups!r} must be at least 1, or a list of workgroups")
         count = min(workgroups, total)
         if count == total:
             return Places(range(total), nx, ny)
@@ -172,6 +179,8 @@ def choose_workgroups(
         return Places(sorted(flats), nx, ny)
     chosen = []
     for item in workgroups:
+        if not all(isinstance(part, (int, np.integer)) for part in (item if isinstance(item, tuple) else (item,))):
+            raise UsageError(f"workgroup {item!r} is neither a number nor (x, y, z)")
         if isinstance(item, tuple):
             found = (*item, 0, 0)[:3]
         else:

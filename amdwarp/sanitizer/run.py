@@ -60,8 +60,8 @@ def check(
     """
     program = program_of(compiled)
     check_sizes(program)
-    if seeds < 1:
-        raise UsageError(f"seeds = {seeds} must be at least 1")
+    _check_options(args, seeds, max_instructions, uninitialised)
+    choose_workgroups(grid, workgroups)
     if lds_bytes is None:
         lds_bytes = _lds_of(compiled)
     values = [_bytes_of(value) if isinstance(value, np.ndarray) or is_tensor(value) else value for value in args]
@@ -80,6 +80,23 @@ def check(
     report.findings = collector.ordered()
     report.seconds = time.perf_counter() - began
     return report
+
+
+def _check_options(args: Any, seeds: Any, max_instructions: Any, uninitialised: Collection[int]) -> None:
+    """Refuse what `check` cannot use."""
+    if not isinstance(args, (list, tuple)):
+        raise UsageError(f"args is a {type(args).__name__}", remedy="pass the arguments as a list")
+    for name, value in (("seeds", seeds), ("max_instructions", max_instructions)):
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise UsageError(f"{name} = {value!r} must be at least 1")
+    for at, value in enumerate(args):
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            raise UsageError(f"argument {at} is an array of Python objects", remedy="pass one of numbers")
+    for at in uninitialised:
+        if not isinstance(at, (int, np.integer)) or not 0 <= at < len(args):
+            raise UsageError(f"uninitialised has {at!r}, and there are {len(args)} arguments, counted from 0")
+        if not isinstance(args[at], np.ndarray) and not is_tensor(args[at]):
+            raise UsageError(f"uninitialised has {at}, and argument {at} is no array")
 
 
 def _bytes_of(value: Any) -> Any:

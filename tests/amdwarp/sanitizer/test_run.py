@@ -115,3 +115,27 @@ def test_findings_are_in_the_order_of_the_text() -> None:
     assert [finding.kind for finding in report.findings] == ["register-early-read", "lds-unpublished-read"]
     text = str(report)
     assert text.index("register-early-read") < text.index("lds-unpublished-read") < text.index("2 errors, 0 warnings")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"grid": 3}, "grid 3 must have one to three positive sizes"),
+        ({"grid": (2.0,)}, "positive sizes"),
+        ({"workgroups": "all"}, "'all' must be at least 1, or a list"),
+        ({"workgroups": ["first"]}, "'first' is neither a number nor"),
+        ({"seeds": 1.5}, "seeds = 1.5"),
+        ({"max_instructions": 0}, "max_instructions = 0"),
+        ({"uninitialised": (9,)}, "uninitialised has 9, and there are 2 arguments"),
+        ({"args": None}, "args is a NoneType"),
+        ({"args": [np.array([1, None]), np.zeros(4)]}, "argument 0 is an array of Python objects"),
+        ({"args": [1.5, np.zeros(4)]}, "argument 0 is a pointer, got float"),
+        ({"lds_bytes": 1 << 30}, "a workgroup has between 0 and"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_used(change: dict[str, Any], words: str) -> None:
+    given = {"args": [np.zeros(4096, np.uint32) for _ in range(2)], "grid": (1,)} | change
+    with pytest.raises(UsageError) as caught:
+        check(text_of(COPY), **given)
+    assert words in str(caught.value)
