@@ -154,7 +154,7 @@ def announce(module: Any, metadata: dict[str, Any]) -> None:
     entries: list[dict[str, Any]] = []
     for op in specializations(module):
         marks = described(op)
-        if not marks:
+        if "names" not in marks:  # a block that says no more than where its waves start
             continue
         places = [(0, trunk), *starts_of(op, trunk)]
         names, lines = ["default", *marks["names"]], [one.split("-") for one in marks["lines"]]

@@ -6,7 +6,7 @@ follows lowers that form on every target (``docs/tasks.md``).
 
 from __future__ import annotations
 
-from amdwarp.schedule.objects import WSPipeline, WSRole, WSSchedule
+from amdwarp.schedule.objects import WSOpRef, WSPipeline, WSRole, WSSchedule
 
 from . import spelling
 from .analysis.ws_kernel import WSKernel
@@ -83,13 +83,25 @@ def _specialize(home: Block, holder: Block, others: list[WSRole]) -> Op:
 
 
 def _check_waves(kernel: WSKernel, waves: int) -> None:
-    """Layouts say how many waves share a tensor, and those of the kernel are for its own number."""
+    """Layouts say how many waves share a tensor, and those of the kernel are for its own number.
+
+    A role that moves whole tiles (by the tensor data mover) has none, and takes any number; but not the first one,
+    which the kernel's waves run.
+    """
+    first = min(kernel.schedule.roles, key=lambda role: role.warps_lo)
     for role in kernel.schedule.roles:
-        if role.num_warps != waves:
+        if role.num_warps != waves and (role is first or _has_tensors(kernel, role.name)):
             raise kernel.error(
                 f"role {role.name!r} has {role.num_warps} waves, and the layouts of the kernel are for {waves}",
                 f"compile with num_warps={role.num_warps}, or give the role {waves} waves",
             )
+
+
+def _has_tensors(kernel: WSKernel, role: str) -> bool:
+    """Whether an op of the role has operands or results that are spread over lanes."""
+    ids = [one.id for scope in kernel.schedule.scopes for one in scope.body(role) if isinstance(one, WSOpRef)]
+    ops = (op for id in ids if kernel.regions[id].loop is None for op in kernel.regions[id].walk())
+    return any(value.type.startswith("tensor<") for op in ops for value in (*op.operands, *op.results))
 
 
 def _arrivals(schedule: WSSchedule, pipeline: WSPipeline, side: int) -> int:

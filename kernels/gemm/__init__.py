@@ -16,7 +16,8 @@ from .plain_config import PlainConfig
 from .plan import GemmPlan, Matrix, plan, product_extents
 from .preshuffle import ShuffledWeight, shuffle_weight, unshuffle_weight
 from .scaled import int8_matmul, scaled_matmul
-from .tasks import TASKS, TasksSchedule
+from .tasks import TasksSchedule
+from .ws_schedule import TASKS, WSGemmSchedule
 
 
 def schedule_name(schedule: GemmSchedule | PlainConfig) -> str:
@@ -38,6 +39,7 @@ __all__ = [
     "PlainConfig",
     "ShuffledWeight",
     "TasksSchedule",
+    "WSGemmSchedule",
     "batched_matmul",
     "choose",
     "grouped_matmul",

@@ -10,7 +10,8 @@ from amdwarp.errors import UnsupportedTritonError, UsageError
 from amdwarp.target import Target, get_target
 
 from .configs import OPERANDS, SCHEDULES, Access, GemmSchedule, choose, named
-from .tasks import TASKS, TasksSchedule
+from .tasks import TasksSchedule
+from .ws_schedule import TASKS
 
 #: Element types by Triton's name, and bytes of what stands in memory: of ``mxfp4`` pairs.
 DTYPES = {name: max(1, bits // 8) for names, bits in OPERANDS.values() for name in names}
@@ -115,8 +116,7 @@ class GemmPlan:
                 f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
             )
         if isinstance(self.schedule, TasksSchedule):
-            module = "tasks_gfx1250" if self.schedule.arch == "gfx1250" else "tasks_cdna"
-            return getattr(import_module(f".{module}", __package__), self.kernel)
+            return getattr(import_module(f".{self.schedule.module}", __package__), self.kernel)
         form = "intra_wave" if self.schedule.woven else "inter_wave"
         form += "_mx" if self.schedule.operand == "mxfp4" else ""
         return getattr(import_module(f".{form}_{self.schedule.arch}", __package__), self.kernel)
@@ -186,7 +186,7 @@ def plan(
         raise _error(f"{tiles} output tiles are more than a grid holds", "split the product")
     kernel = "matmul_woven" if chosen.woven else "matmul_quarters" if chosen.quarters else "matmul_whole"
     if isinstance(chosen, TasksSchedule):
-        kernel = "matmul_tasks"
+        kernel = chosen.kernel
     return GemmPlan(kernel, chosen, access, dtype, out_dtype, arguments, hints, (tiles,))
 
 

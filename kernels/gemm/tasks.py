@@ -31,6 +31,16 @@ class TasksSchedule(GemmSchedule):
         return self.waves_m * self.waves_n
 
     @property
+    def module(self) -> str:
+        """The file of the kernel."""
+        return "tasks_gfx1250" if self.arch == "gfx1250" else "tasks_cdna"
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel function."""
+        return "matmul_tasks"
+
+    @property
     def direct(self) -> bool:
         """Operands go straight to LDS."""
         return self.arch != "gfx942"

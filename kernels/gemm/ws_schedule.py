@@ -1,0 +1,85 @@
+"""Schedules of the straight-line GEMM that a typed schedule specialises. Plain Python: no Triton, no device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from amdwarp.schedule import WSPipeline, WSRole, WSSchedule, WSScope, WSSync
+from amdwarp.schedule.kernel import REALISATIONS
+from amdwarp.target import Target
+
+from .configs import Access, GemmSchedule
+from .tasks import TASKS as HAND_WRITTEN
+from .tasks import TasksSchedule
+
+
+@dataclass(frozen=True)
+class WSGemmSchedule(TasksSchedule):
+    """A straight-line GEMM with the typed schedule that is derived from these numbers.
+
+    Attributes:
+        stage: iterations that the multiplying role runs behind the loading one, where one thread runs both.
+        realise: how the schedule is carried out, as ``annotate_ws_schedule`` takes it.
+    """
+
+    loaders: int = 4
+    stage: int = 2
+    realise: str = "tasks"
+
+    @property
+    def num_warps(self) -> int:
+        return self.multipliers
+
+    @property
+    def module(self) -> str:
+        return "ws_schedule_gfx1250" if self.arch == "gfx1250" else "ws_schedule_cdna"
+
+    @property
+    def kernel(self) -> str:
+        return "matmul_straight"
+
+    @property
+    def typed(self) -> WSSchedule:
+        """The schedule that the kernel is annotated with."""
+        acquire, commit = WSSync.producer_acquire("ring"), WSSync.producer_commit("ring")
+        wait, release = WSSync.consumer_wait("ring", self.stage), WSSync.consumer_release("ring", self.stage)
+        return WSSchedule(
+            self.multipliers + self.loaders,
+            [
+                WSRole("multiply", warps_lo=0, warps_hi=self.multipliers),
+                WSRole("load", warps_lo=self.multipliers, warps_hi=self.multipliers + self.loaders),
+            ],
+            [WSPipeline("ring", ["a_tile", "b_tile"], self.ring, self.ahead)],
+            [
+                WSScope(
+                    "k_steps",
+                    {
+                        "load": [acquire, "load_a", "load_b", commit],
+                        "multiply": [wait, "read", "multiply_add", release],
+                    },
+                ),
+                WSScope(WSScope.ROOT, {"load": ["k_steps"], "multiply": ["k_steps", "store"]}),
+            ],
+        )
+
+    def constraints(
+        self, target: str | Target = "gfx950", access: Access | None = None, dtype: str | None = None
+    ) -> list[str]:
+        wrong = super().constraints(target, access, dtype)
+        if self.realise not in REALISATIONS:
+            wrong.append(f"realise = {self.realise!r} is none of {', '.join(REALISATIONS)}")
+        if self.arch != "gfx1250" and self.loaders != self.multipliers:
+            wrong.append(
+                f"loaders = {self.loaders}; lanes carry the copies, whose layouts are for {self.multipliers} waves"
+            )
+        return wrong
+
+
+_GFX950 = WSGemmSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, ahead=2, mfma=(16, 16, 32))
+WS_SCHEDULES: dict[str, GemmSchedule] = {
+    "ws_schedule_gfx942": replace(_GFX950, tile_k=32, ring=3, mfma=(16, 16, 16), arch="gfx942"),
+    "ws_schedule_gfx950": _GFX950,
+    "ws_schedule_gfx1250": replace(_GFX950, loaders=1, arch="gfx1250"),
+}
+TASKS: dict[str, GemmSchedule] = HAND_WRITTEN | WS_SCHEDULES
+"""Every schedule with roles on waves of their own, hand-written or typed."""
