@@ -1,7 +1,7 @@
 """The straight-line GEMM of gfx1250, for a typed schedule to specialise: the tensor data mover copies, WMMAs multiply.
 
-C = A @ B with fp16 or bf16 operands, fp32 accumulation and C in the operands' type. The mover fills what lies outside of
-the matrix with zeros, so that no lane carries data or a mask, and the loading role can be a single wave. See
+C = A @ B with fp16 or bf16 operands, fp32 accumulation and C in the operands' type. The mover fills what lies outside
+of the matrix with zeros, so that no lane carries data or a mask, and the loading role can be a single wave. See
 ``ws_schedule_cdna.py``.
 """
 
