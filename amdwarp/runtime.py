@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .compiler import compile as compile_kernel
-from .errors import UsageError
+from .errors import EmulatorError, UsageError
 from .target import Target, get_target
 
 TYPE_NAMES = {
@@ -69,6 +69,7 @@ class Emulation:
         workgroups: None for all of a grid, a number to sample, or a sequence of indices.
         seed: chooses the interleaving of waves.
         progress: called with (workgroups done, workgroups to do).
+        sanitize: run under the sanitizer too.
         records: (launch, compiled kernel, emulator result) of every launch in the block.
     """
 
@@ -76,6 +77,7 @@ class Emulation:
     workgroups: int | Sequence[int] | None = None
     seed: int = 0
     progress: Callable[[int, int], None] | None = None
+    sanitize: bool = False
     records: list[tuple[Launch, Any, Any]] = field(default_factory=list)
 
 
@@ -89,6 +91,7 @@ def emulate(
     workgroups: int | Sequence[int] | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    sanitize: bool = False,
 ) -> Iterator[Emulation]:
     """Run this package's kernels on numpy arrays and CPU tensors in the emulator, inside the block.
 
@@ -97,11 +100,13 @@ def emulate(
         workgroups: how many workgroups of a grid to run, spread over it, or which; all by default.
         seed: chooses the interleaving of waves.
         progress: called with (workgroups done, workgroups to do).
+        sanitize: run every launch under the sanitizer, and raise where it finds an error; `records` then hold its
+            reports.
 
     Raises:
         UsageError: unknown arch, or a choice of workgroups that is none.
     """
-    emulation = Emulation(get_target(arch), _choice(workgroups), seed, progress)
+    emulation = Emulation(get_target(arch), _choice(workgroups), seed, progress, sanitize)
     token = _current.set(emulation)
     try:
         yield emulation
@@ -174,9 +179,13 @@ def _emulate(launch: Launch, emulation: Emulation) -> None:
     from .emulator import launch as run_text
 
     compiled, values = compile_for(launch, emulation.target)
+    arguments = [memory_span(value) if _is_array(value) else value for value in values]
+    if emulation.sanitize:
+        emulation.records.append((launch, compiled, _sanitize(compiled, arguments, launch, emulation)))
+        return
     result = run_text(
         compiled.asm["amdgcn"],
-        [memory_span(value) if _is_array(value) else value for value in values],
+        arguments,
         launch.grid,
         workgroups=emulation.workgroups,
         seed=emulation.seed,
@@ -184,6 +193,17 @@ def _emulate(launch: Launch, emulation: Emulation) -> None:
         lds_bytes=compiled.metadata.shared,
     )
     emulation.records.append((launch, compiled, result))
+
+
+def _sanitize(compiled: Any, arguments: list[Any], launch: Launch, emulation: Emulation) -> Any:
+    from .sanitizer import check
+
+    report = check(
+        compiled, arguments, launch.grid, workgroups=emulation.workgroups, progress=emulation.progress
+    )  # fmt: skip
+    if not report.ok:
+        raise EmulatorError(f"the sanitizer reports of {launch.kernel.__name__}:\n{report}")
+    return report
 
 
 def compile_for(launch: Launch, target: str | Target) -> tuple[Any, list[Any]]:
