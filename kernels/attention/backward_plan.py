@@ -94,8 +94,8 @@ class BackwardTile:
 # widest block of a head -> (rows, keys, stages) of the kernel of dk and dv, and of the kernel of dq. They are
 # small enough for every combination of options to leave scratch memory alone on every GPU, which a test compiles for.
 TILES = {
-    64: ((64, 64, 1), (64, 64, 1)),
-    128: ((32, 64, 1), (64, 32, 1)),
+    64: ((64, 64, 1), (64, 64, 2)),
+    128: ((32, 64, 1), (64, 32, 2)),
     256: ((32, 32, 1), (32, 32, 1)),
 }
 

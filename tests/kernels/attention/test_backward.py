@@ -92,6 +92,7 @@ def test_rows_that_see_nothing_give_zeros_and_no_nan():
     assert (np.delete(got.bias, 7, axis=0) == 0).all()
 
 
+@pytest.mark.slow
 def test_large_logits():
     # probabilities are 0 and 1, but where the largest two logits are close; nothing overflows on the way
     q, k, v, dout = four()
@@ -101,6 +102,7 @@ def test_large_logits():
     compare(got, *rest)
 
 
+@pytest.mark.slow
 def test_equal_keys_and_one_key():
     q, k, v, dout = four()
     got, *rest = run(q, np.ascontiguousarray(np.broadcast_to(k[:, :, :1], k.shape)), v, dout)
