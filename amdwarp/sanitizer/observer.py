@@ -70,7 +70,7 @@ class Sanitizer:
         self.shadow: LdsShadow | None = None
         self.lds: Array = np.zeros(0, np.uint8)
         self.waiting: Waiting | None = None
-        self.memory = MemoryShadow(self._memory_clash, uninitialised, races or redundant)
+        self.memory = MemoryShadow(self._memory_clash, uninitialised, races)
         self.spin = SpinWatch(self.waves)
         self._executed: set[int] = set()
         self._watched: set[int] = set()
@@ -219,6 +219,8 @@ class Sanitizer:
                 record = self._lds(event, access, record, apart)
             elif access.space == "global":
                 stores |= access.kind != "read"
+                if self.needs is not None:
+                    self.needs.meetings.access(event.batch.group.memory, access, event.first)
                 if self.memory.active:
                     self._now = Site(event.inst, set(range(event.first, event.last)))
                     self.memory.access(event.batch.group.memory, access, event.inst.index, bool(effects.delivers))

@@ -2,8 +2,10 @@
 
 A wait is needed if, without it alone, a register would be touched too early on some path, an LDS access would lose its
 order in this run, or a store would be passed on unfinished. A barrier is needed if some LDS access had only that
-barrier to order it. So each record carries two masks next to `Records.seen`: who would come after the operation if the
-first wait that covers it were not there, and who if the first barrier behind it were not.
+barrier to order it, if waves reach it at different instructions, or if waves of a workgroup share global memory at all.
+
+So each record carries two masks next to `Records.seen`: who would come after the operation if the first wait that
+covers it were not there, and who if the first barrier behind it were not.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from amdwarp.asm import Program
-from amdwarp.emulator.memory import Array
+from amdwarp.emulator.events import Access
+from amdwarp.emulator.memory import Array, Buffer, GlobalMemory
 from amdwarp.sanitizer.effects import Effects, counter_name
-from amdwarp.sanitizer.order import NO_READ, NO_WRITE, Records
+from amdwarp.sanitizer.order import MAX_WAVES, NO_READ, NO_WRITE, Records
 from amdwarp.sanitizer.pending import suspects
 from amdwarp.sanitizer.report import Redundancy
 
@@ -29,11 +32,12 @@ class Needs:
         self.waits: set[tuple[int, str]] = set()
         self.barriers: set[int] = set()
         self.executed: set[int] = set()
-        self.everything = False
+        self.meetings = Meetings()
         self.reset()
 
     def reset(self) -> None:
         """The next workgroup starts."""
+        self.meetings.reset()
         size = len(self.records.seen)
         self.no_wait: Array = np.zeros(size, np.uint32)
         self.no_barrier: Array = np.zeros(size, np.uint32)
@@ -76,6 +80,9 @@ class Needs:
     def barrier(self, places: Iterable[int]) -> None:
         """A barrier of all waves, reached at these instructions."""
         here = tuple(sorted(set(places)))
+        if len(here) > 1:
+            # Waves that meet from different instructions: without one of them they would no longer meet.
+            self.barriers.update(here)
         if self._late:
             self.no_wait[np.array(self._late)] = self.records.all
             self._late = []
@@ -105,14 +112,54 @@ class Needs:
                     self.barriers.update(self._places[number])
 
 
+class Meetings:
+    """Whether waves of one workgroup have accessed the same global memory, so that barriers may order that.
+
+    Attributes:
+        found: they have, and one of them wrote.
+    """
+
+    def __init__(self) -> None:
+        self.found = False
+        self._group = 0
+        self._last: dict[int, tuple[Array, Array]] = {}
+
+    def reset(self) -> None:
+        """The next workgroup starts."""
+        self._group += 1
+
+    def access(self, memory: GlobalMemory, access: Access, first: int) -> None:
+        """An access to global memory by waves from `first` on, dword by dword."""
+        steps = np.arange((access.size + 3) // 4)
+        for row in range(access.addresses.shape[0]):
+            on = access.addresses[row] if access.mask is None else access.addresses[row][access.mask[row]]
+            me = self._group * MAX_WAVES + first + row
+            for buffer in memory.buffers if on.size else ():
+                inside = on[(on >= buffer.base) & (on < buffer.end)]
+                if inside.size:
+                    at = ((inside - np.uint64(buffer.base)).astype(np.int64) >> 2)[:, None] + steps
+                    self._touch(buffer, at[at <= buffer.data.nbytes // 4], access.kind == "read", me)
+
+    def _touch(self, buffer: Buffer, at: Array, reads: bool, me: int) -> None:
+        if buffer.base not in self._last:
+            empty = np.full(buffer.data.nbytes // 4 + 1, -1, np.int32)
+            self._last[buffer.base] = (empty, empty.copy())
+        written, read = self._last[buffer.base]
+        others = [written.take(at)] if reads else [written.take(at), read.take(at)]
+        for before in others:
+            self.found |= bool(((before != me) & (before // MAX_WAVES == self._group)).any())
+        (read if reads else written)[at] = me
+
+
 def redundancies(program: Program, effects: Sequence[Effects], needs: Needs) -> list[Redundancy]:
     """Waits (by counter) and barriers that were executed and not needed."""
     found: list[Redundancy] = []
+    meets = needs.meetings.found
     before = suspects(program, effects)
     for inst in program.instructions:
         if inst.index not in needs.executed:
             continue
-        if inst.base == "s_barrier" and inst.index not in needs.barriers and not needs.everything:
+        if inst.base == "s_barrier" and inst.index not in needs.barriers and not meets:
             found.append(Redundancy(inst))
         limits = effects[inst.index].waits
         for counter in dict.fromkeys(counter_name(program.target, queue) for queue, _ in limits):

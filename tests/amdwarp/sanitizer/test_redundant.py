@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from handmade import PROLOGUE, kinds, run
+
+from amdwarp.sanitizer import Redundancy, check
 
 WRITE, READ, DONE = "ds_write_b32 v1, v0", "ds_read_b32 v3, v2", "s_waitcnt lgkmcnt(0)"
 
@@ -50,6 +53,20 @@ def test_stores_may_have_to_be_finished() -> None:
     assert listed("global_store_dword v1, v0, s[6:7]", "s_waitcnt vmcnt(0)") == []
 
 
+def test_barriers_that_waves_reach_at_different_places() -> None:
+    """Neither can go alone: the waves would no longer meet."""
+    split = "v_readfirstlane_b32 s12, v1\ns_cmp_eq_u32 s12, 0\ns_cbranch_scc1 first"
+    assert listed(split, "s_barrier", "s_branch end", "first:", "s_barrier", "end:") == []
+
+
+@pytest.mark.parametrize(("address", "expected"), [("v2", []), ("v1", [("s_barrier", "")])])
+def test_a_barrier_may_order_global_memory(address: str, expected: list[tuple[str, str]]) -> None:
+    """Waves that read what another has stored; each its own."""
+    store, load = "global_store_dword v1, v0, s[6:7]", f"global_load_dword v3, {address}, s[6:7]"
+    wait, use = "s_waitcnt vmcnt(0)", "v_mov_b32_e32 v5, v3"
+    assert listed(store, wait, "s_barrier", load, wait, use) == expected
+
+
 @pytest.mark.parametrize("at", range(4))
 def test_dropping_what_is_listed_changes_nothing(at: int) -> None:
     lines = [WRITE, DONE, "s_barrier", "s_waitcnt vmcnt(0)", READ, DONE, "v_mov_b32_e32 v5, v3", "s_barrier", DONE]
@@ -70,3 +87,34 @@ def test_text_and_json() -> None:
     (item,) = report.to_json()["redundant"]
     assert item["text"] == "s_barrier" and item["counter"] == ""
     assert "redundant" not in run(PROLOGUE + "s_barrier").to_json()
+
+
+def _without(text: str, item: Redundancy) -> str:
+    """The text with one listed wait or barrier dropped."""
+    lines = text.split("\n")
+    at = item.inst.line - 1
+    line = lines[at]
+    if "loadcnt_dscnt" in line or "storecnt_dscnt" in line:
+        kept = "dscnt" if item.counter != "dscnt" else line.split("s_wait_")[1].split("_")[0]
+        count = int(line.split()[1], 0)
+        lines[at] = f"\ts_wait_{kept} {count & 63 if kept == 'dscnt' else count >> 8:#x}"
+    else:
+        left = re.sub(rf"{item.counter}\(\d+\)", "", line) if item.counter and "s_waitcnt" in line else ""
+        lines[at] = left if "(" in left else ""
+    return "\n".join(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["gfx950/tasks-2-3", "gfx1250/tasks-2-3", "gfx950/dot-long-fp16", "gfx942/gluon_staged-4"]
+)
+def test_each_of_a_kernel_can_go_alone(name: str) -> None:
+    pytest.importorskip("triton")
+    from sanitizer_corpus import CASES
+
+    case = CASES[name].build()
+    report = check(case.text, case.args, case.grid, lds_bytes=case.lds_bytes, redundant=True)
+    assert report.redundant is not None
+    for item in report.redundant:
+        again = check(_without(case.text, item), case.args, case.grid, lds_bytes=case.lds_bytes)
+        assert again.ok, f"{item.inst.line}: {item.inst.text} {item.counter}: {again}"
