@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from amdwarp.target import Target, get_target
+from amdwarp.task_registers import share
 
-from .configs import Access, GemmSchedule
+from .configs import MFMA_SHAPES, Access, GemmSchedule
 from .layouts import conflict_factor
+
+SHAPES = {**MFMA_SHAPES, "gfx1250": ((16, 16, 32),)}
 
 
 @dataclass(frozen=True)
@@ -62,19 +65,11 @@ class TasksSchedule(GemmSchedule):
         record = get_target(target)
         if record.arch != self.arch:
             return [f"this schedule of the GEMM is made for {self.arch}, not for {record.arch}"]
-        wrong = []
-        for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n", "loaders"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1 or value & (value - 1):
-                wrong.append(f"{name} = {value!r} is no power of two")
-        if not 1 <= self.ahead < self.ring:
-            wrong.append(f"ahead = {self.ahead} copies need a ring of more than {self.ring} slots")
-        if access is not None and not (access.a_direct and access.b_direct):
-            wrong.append(
-                "a schedule of tasks takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces"
-            )
-        lds = max(self.lds_bytes(True), self.lds_bytes(False))
-        if not wrong and lds > record.lds_bytes:
+        wrong = self._number_constraints()
+        if not wrong and access is not None and not (access.a_direct and access.b_direct):
+            wrong.append("tasks take only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
+        lds = 0 if wrong else max(self.lds_bytes(True), self.lds_bytes(False))
+        if lds > record.lds_bytes:
             wrong.append(f"the ring takes {lds} bytes of LDS, {record.arch} has {record.lds_bytes}")
         if not wrong and self.arch == "gfx950":
             wrong += [
@@ -84,8 +79,37 @@ class TasksSchedule(GemmSchedule):
             ]
         return wrong
 
+    def _number_constraints(self) -> list[str]:
+        wrong = []
+        for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n", "loaders"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1 or value & (value - 1):
+                wrong.append(f"{name} = {value!r} is no power of two")
+        shapes = SHAPES[self.arch]
+        if self.mfma not in shapes:
+            wrong.append(f"mfma = {self.mfma} is none of {shapes}")
+        if self.woven or self.quarters:
+            wrong.append("tasks take the tile whole: woven = False, quarters = False")
+        if wrong:
+            return wrong
+        if not 1 <= self.ahead < self.ring:
+            wrong.append(f"ahead = {self.ahead} copies need a ring of more than {self.ahead} slots, not {self.ring}")
+        if self.arch == "gfx942" and self.tile_k != 32:
+            wrong.append(f"tile_k = {self.tile_k}; on gfx942 it must be 32")
+        for name, waves, step in (("tile_m", self.waves_m, self.mfma[0]), ("tile_n", self.waves_n, self.mfma[1])):
+            if getattr(self, name) < waves * step:
+                wrong.append(f"{name} = {getattr(self, name)} leaves waves without an MFMA of {step}")
+        if self.tile_k < self.mfma[2]:
+            wrong.append(f"tile_k = {self.tile_k} is less than one MFMA's {self.mfma[2]}")
+        lanes = get_target(self.arch).wave_size
+        accumulators = self.tile_m * self.tile_n // (self.multipliers * lanes)
+        budget = share(get_target(self.arch), self.multipliers + self.loaders)
+        if accumulators > budget // 2:
+            wrong.append(f"{accumulators} accumulator registers of {budget} leave no room for operands")
+        return wrong
 
-_GFX950 = TasksSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, loaders=1, ahead=2, mfma=(16, 16, 32))
+
+_GFX950 = TasksSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, mfma=(16, 16, 32), loaders=1, ahead=2)
 TASKS: dict[str, GemmSchedule] = {
     "tasks_gfx942": replace(_GFX950, tile_k=32, ring=3, loaders=4, mfma=(16, 16, 16), arch="gfx942"),
     "tasks_gfx950": _GFX950,
