@@ -106,3 +106,11 @@ def test_work_that_changes_is_not_called_steady(timed: Any) -> None:
 
 def test_a_loop_gone_through_once_is_left_out(timed: Any) -> None:
     assert figures(timed, counted(4, "loop", 1, ["s_nop 0"])).loops == ()
+
+
+def test_a_round_that_falls_into_the_header(timed: Any) -> None:
+    """LLVM may put the end of a loop before its header; the waves then come to the header from just above."""
+    turn = ["s_branch head", "latch:", *["v_add_f32 v1, v2, v3"] * 10, "head:"]
+    one = figures(timed, ["s_mov_b32 s4, 20", *turn, *[line.format(4, "latch") for line in COUNT]]).loops[0]
+    assert (one.label, one.iterations) == ("head", 20)
+    assert one.clk_per_iteration == 4 * 12 + 8
