@@ -13,6 +13,9 @@ After::
     ttg.warp_specialize {partitionNumWarps = [1], warpGroupStartIds = [4]}
     module attributes {ttg.total-num-warps = 5}
 
+Waves that nobody asked for, in a gap that start ids leave, get empty partitions: stock lowering keeps a state for as
+many waves as the partitions have.
+
 Blocks that came from elsewhere (``gl.warp_specialize``) stay as they are, and the kernel has as many waves as its
 largest block needs. Refuses when: stages or barriers of the whole workgroup (``rocdl.s.barrier``) stand in a kernel
 with tasks, since the waves of other tasks would not come.
@@ -25,7 +28,7 @@ from dataclasses import dataclass
 from amdwarp.errors import LoweringError
 
 from ..analysis.tasks import MARKS, TASK_STARTS, array, integers, partitions_op, specializations, starts_of
-from ..ir import Module, Op
+from ..ir import Block, Module, Op, Region
 
 _WORKGROUP = ("rocdl.s.barrier", "amdg.cond_barrier", "rocdl.barrier", "gpu.barrier")
 
@@ -61,9 +64,25 @@ def _place(op: Op, trunk: int) -> None:
             for inner in list(reversed(block.ops)):
                 inner.erase()
     del holder.regions[len(places) :]
+    places += _idle(holder, places, trunk)
     op.properties["partitionNumWarps"] = array([waves for _, waves in places])
     op.properties["warpGroupStartIds"] = array([start for start, _ in places])
     for name in ("actualRegisters", "requestedRegisters"):
         op.properties.pop(name, None)
     for name in [name for name in op.attributes if name.startswith(MARKS)]:
         del op.attributes[name]
+
+
+def _idle(holder: Op, places: list[tuple[int, int]], trunk: int) -> list[tuple[int, int]]:
+    """Empty partitions for the waves between tasks; their (first wave, waves), one each."""
+    taken = {wave for start, count in places for wave in range(start, start + count)}
+    found: list[tuple[int, int]] = []
+    for wave in range(trunk, max(taken)):
+        if wave not in taken:
+            block = Block()
+            for argument in holder.regions[0].blocks[0].args:
+                block.add_arg(argument.type, loc=argument.loc)
+            block.append(Op("ttg.warp_return", loc=holder.loc))
+            holder.add_region(Region([block]))
+            found.append((wave, 1))
+    return found
