@@ -88,7 +88,9 @@ class LowerTasks:
         ending = block.ops[-1]
         if names != _POLL or ending.successors[1] is not block or ending.successors[0] is block:
             raise _unexpected(block.ops[0], "a wait for a barrier")
-        compare = block.ops[5]
+        compare, place = block.ops[5], block.ops[2].operands[1].op
+        if not compare.properties["predicate"].startswith("1 ") or place is None or _value_of(place) != 29:
+            raise _unexpected(block.ops[0], "a wait for a barrier")
         phase = next(value for value in compare.operands if value.op is not block.ops[4])
         following = ending.successors[0]
         build = Builder.before(block.ops[0])
@@ -139,6 +141,10 @@ class LowerTasks:
         for op in module.walk():
             if op.name in _LACKING or op.name.startswith("rocdl.s.barrier."):
                 raise _unexpected(op, f"{op.name}, which {self.arch} lacks")
+
+
+def _value_of(op: Op) -> int | None:
+    return int(op.properties["value"].split(" ")[0]) if op.name == "llvm.mlir.constant" else None
 
 
 def _members(op: Op) -> int:
