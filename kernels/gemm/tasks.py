@@ -10,7 +10,7 @@ from amdwarp.task_registers import share
 from .configs import MFMA_SHAPES, Access, GemmSchedule
 from .layouts import conflict_factor
 
-SHAPES = {**MFMA_SHAPES, "gfx1250": ((16, 16, 32),)}
+SHAPES = {arch: shapes["f16"] for arch, shapes in MFMA_SHAPES.items()} | {"gfx1250": ((16, 16, 32),)}
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class TasksSchedule(GemmSchedule):
         record = get_target(target)
         if record.arch != self.arch:
             return [f"this schedule of the GEMM is made for {self.arch}, not for {record.arch}"]
+        if self.operand != "f16" or dtype not in (None, "fp16", "bf16"):
+            return [f"tasks take fp16 and bf16 operands, not {dtype or self.operand}"]
         wrong = self._number_constraints()
         if not wrong and access is not None and not (access.a_direct and access.b_direct):
             wrong.append("tasks take only operands whose rows are 16-byte aligned, in whole 16-byte pieces")

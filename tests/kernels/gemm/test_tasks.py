@@ -74,6 +74,7 @@ def test_what_the_schedule_refuses() -> None:
     ):
         wrong = replace(tasks, **change).constraints("gfx950")
         assert any(text in one for one in wrong), (change, wrong)
+    assert tasks.constraints("gfx950", dtype="fp8e4nv") == ["tasks take fp16 and bf16 operands, not fp8e4nv"]
     deep = replace(gemm.TASKS["tasks_gfx942"], tile_k=64)
     assert deep.constraints("gfx942") == ["tile_k = 64; on gfx942 it must be 32"]
     unaligned = tasks.constraints("gfx950", Access(True, a_direct=False))
