@@ -28,4 +28,6 @@ WINDOWS = Variable(
     "intra-wave windows that LLVM did not realise: error, warn, or off (taken as they are); drop: no windows at all",
 )
 
-VARIABLES: tuple[Variable, ...] = (DUMP_DIR, WINDOWS)
+CACHE_DIR = Variable("AMDWARP_CACHE_DIR", "", "folder of what tuning found; by default ~/.cache/amdwarp")
+
+VARIABLES: tuple[Variable, ...] = (DUMP_DIR, WINDOWS, CACHE_DIR)

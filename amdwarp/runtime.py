@@ -70,6 +70,7 @@ class Emulation:
         seed: chooses the interleaving of waves.
         progress: called with (workgroups done, workgroups to do).
         sanitize: run under the sanitizer too.
+        execute: run what was compiled; otherwise records have no result.
         records: (launch, compiled kernel, emulator result) of every launch in the block.
     """
 
@@ -78,6 +79,7 @@ class Emulation:
     seed: int = 0
     progress: Callable[[int, int], None] | None = None
     sanitize: bool = False
+    execute: bool = True
     records: list[tuple[Launch, Any, Any]] = field(default_factory=list)
 
 
@@ -92,6 +94,7 @@ def emulate(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
     sanitize: bool = False,
+    execute: bool = True,
 ) -> Iterator[Emulation]:
     """Run this package's kernels on numpy arrays and CPU tensors in the emulator, inside the block.
 
@@ -102,11 +105,12 @@ def emulate(
         progress: called with (workgroups done, workgroups to do).
         sanitize: run every launch under the sanitizer, and raise where it finds an error; `records` then hold its
             reports.
+        execute: False compiles every launch for the arch and runs none: outputs keep what they hold.
 
     Raises:
         UsageError: unknown arch, or a choice of workgroups that is none.
     """
-    emulation = Emulation(get_target(arch), _choice(workgroups), seed, progress, sanitize)
+    emulation = Emulation(get_target(arch), _choice(workgroups), seed, progress, sanitize, execute)
     token = _current.set(emulation)
     try:
         yield emulation
@@ -180,6 +184,9 @@ def _emulate(launch: Launch, emulation: Emulation) -> None:
 
     compiled, values = compile_for(launch, emulation.target)
     arguments = [memory_span(value) if _is_array(value) else value for value in values]
+    if not emulation.execute:
+        emulation.records.append((launch, compiled, None))
+        return
     if emulation.sanitize:
         emulation.records.append((launch, compiled, _sanitize(compiled, arguments, launch, emulation)))
         return

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from .ahead import Ahead, ArraySpec, Job, compile_ahead
 from .configs import SCHEDULES, Access, GemmSchedule, choose
 from .dense import batched_matmul, linear, matmul
 from .epilogue import ACTIVATIONS, Epilogue
@@ -32,9 +33,12 @@ __all__ = [
     "SCHEDULES",
     "TASKS",
     "Access",
+    "Ahead",
+    "ArraySpec",
     "Epilogue",
     "GemmPlan",
     "GemmSchedule",
+    "Job",
     "Matrix",
     "PlainConfig",
     "ShuffledWeight",
@@ -42,6 +46,7 @@ __all__ = [
     "WSGemmSchedule",
     "batched_matmul",
     "choose",
+    "compile_ahead",
     "grouped_matmul",
     "int8_matmul",
     "linear",

@@ -1,4 +1,4 @@
-"""The configuration of a plain product without a run: from shape, element sizes and target."""
+"""The configuration of a plain product: what tuning found, what is shipped, or a rule that needs no run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,23 @@ def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, p
     fitting = [one for one in legal if _fits(one, problem)] or legal[-1:]
     chosen = next((one for one in fitting if tile_count(problem, one) >= compute_units), fitting[-1])
     return _parted(chosen, problem, target, compute_units) if parts else chosen
+
+
+def candidates(problem: PlainProblem, target: Target, compute_units: int) -> list[PlainConfig]:
+    """Legal configurations to choose from, the rule's own first."""
+    own = choose_plain(problem, target, compute_units)
+    bases = [one for one in _candidates(problem, target) if _fits(one, problem)]
+    steps = -(-problem.k // own.tile_k)
+    found = [own, *bases]
+    for one in bases:
+        tiles = tile_count(problem, one)
+        found += [replace(one, schedule="split_k", splits=parts) for parts in (2, 4, 8, 16) if parts * 4 <= steps]
+        if tiles > compute_units:
+            found += [replace(one, schedule="persistent")]
+        if tiles % compute_units:
+            found += [replace(one, schedule="stream_k")]
+    legal = [one for one in found if not one.constraints(target, problem)]
+    return list(dict.fromkeys(legal))
 
 
 def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:

@@ -10,7 +10,6 @@ from amdwarp.errors import UsageError
 from amdwarp.runtime import Launch, current_emulation, run
 from amdwarp.target import Target
 
-from .choice import choose_plain
 from .configs import SCHEDULES, GemmSchedule
 from .dtypes import BYTES, FLOATS, FP8, XF32_TARGETS
 from .epilogue import Epilogue
@@ -33,13 +32,22 @@ from .plain_config import PlainConfig
 from .plain_plan import Operand, PlainProblem, launches
 from .plan import Matrix, plan
 from .preshuffle import ShuffledWeight
+from .tuning import choose_config
 
 PRECISIONS = {"ieee": "ieee", "xf32": "tf32"}
 _SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def product(
-    construct: str, a: Any, b: Any, extras: Extras, *, out: Any = None, precision: str = "ieee", schedule: Any = None
+    construct: str,
+    a: Any,
+    b: Any,
+    extras: Extras,
+    *,
+    out: Any = None,
+    precision: str = "ieee",
+    schedule: Any = None,
+    tune: bool = False,
 ) -> Any:
     """A @ B by ``torch.matmul``'s rules of shapes, with an epilogue; what the public functions share.
 
@@ -50,6 +58,7 @@ def product(
         out: the output, or None for a new one.
         precision: of fp32 operands: ``ieee``, or ``xf32`` on gfx942.
         schedule: None, a name, a `GemmSchedule` or a `PlainConfig`.
+        tune: try plain configurations first, and keep the best.
     """
     left = read("a", a, construct)
     right = _weight(b, construct) if isinstance(b, ShuffledWeight) else read("b", b, construct)
@@ -85,7 +94,7 @@ def product(
         return result
     check_schedule(construct, schedule)
     if not _scheduled(problem, schedule, target, compute_units):
-        run_plain(problem, schedule, target, compute_units)
+        run_plain(problem, schedule, target, compute_units, tune)
     return result
 
 
@@ -99,7 +108,7 @@ def check_schedule(construct: str, schedule: Any) -> None:
         )
 
 
-def run_plain(problem: PlainProblem, schedule: Any, target: Target, compute_units: int) -> None:
+def run_plain(problem: PlainProblem, schedule: Any, target: Target, compute_units: int, tune: bool = False) -> None:
     """Run a product in the plain family."""
     check_can_run(problem.a.array.value, problem.a.array.name, problem.construct)
     if isinstance(schedule, PlainConfig):
@@ -108,7 +117,7 @@ def run_plain(problem: PlainProblem, schedule: Any, target: Target, compute_unit
         emulation = current_emulation()
         # a sample of workgroups would leave parts out of the sums
         sampled = emulation is not None and emulation.workgroups is not None
-        config = choose_plain(problem, target, compute_units, parts=not sampled)
+        config = choose_config(problem, target, compute_units, tune=tune, parts=not sampled)
 
     def workspace(elements: int, zeros: bool) -> Any:
         return empty(problem.out.value, (elements,), problem.accumulator, zeros=zeros)
@@ -324,6 +333,7 @@ def matmul(
     out_dtype: Any = None,
     precision: str = "ieee",
     schedule: str | GemmSchedule | PlainConfig | None = None,
+    tune: bool = False,
 ) -> Any:
     """A @ B with fp32 accumulation, an epilogue, and one rounding, by the shape rules of ``torch.matmul``.
 
@@ -344,13 +354,16 @@ def matmul(
         precision: of fp32 operands: ``ieee``, or ``xf32`` (10 bits of fraction) on gfx942.
         schedule: a name in ``SCHEDULES``, ``inter_wave``, ``plain``, a `GemmSchedule`, a `PlainConfig`, or None for the
             choice of the shape.
+        tune: where no scheduled kernel is taken and nothing is kept for products of this class, try plain
+            configurations (on the GPU; in the cycle model inside `amdwarp.emulate`), run the best, and keep it for
+            later calls. No gradient is recorded.
 
     Raises:
         UsageError: what cannot be computed, before anything is launched.
         UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
     """
     extras = Extras(scale, bias, bias_axis, activation, residual, beta, out_dtype)
-    return _dispatch("matmul", a, b, extras, out, precision, schedule)
+    return _dispatch("matmul", a, b, extras, out, precision, schedule, tune)
 
 
 def batched_matmul(
@@ -366,6 +379,7 @@ def batched_matmul(
     out_dtype: Any = None,
     precision: str = "ieee",
     schedule: str | GemmSchedule | PlainConfig | None = None,
+    tune: bool = False,
 ) -> Any:
     """Products of two stacks of matrices, (B, M, K) @ (B, K, N); see `matmul` for the arguments.
 
@@ -378,7 +392,7 @@ def batched_matmul(
         if (dimensions := rank(name, value, "batched_matmul")) != 3:
             raise error("batched_matmul", f"{name} has {dimensions} dimensions, not 3", "reshape it")
     extras = Extras(scale, bias, "column", activation, residual, beta, out_dtype)
-    return _dispatch("batched_matmul", a, b, extras, out, precision, schedule)
+    return _dispatch("batched_matmul", a, b, extras, out, precision, schedule, tune)
 
 
 def linear(
@@ -394,6 +408,7 @@ def linear(
     out_dtype: Any = None,
     precision: str = "ieee",
     schedule: str | GemmSchedule | PlainConfig | None = None,
+    tune: bool = False,
 ) -> Any:
     """``activation(x @ w.T + bias)``, as ``torch.nn.functional.linear``; see `matmul` for the arguments.
 
@@ -410,15 +425,17 @@ def linear(
             raise error("linear", f"w has {dimensions} dimensions, not 2", "pass an (N, K) weight")
         w = w.T
     extras = Extras(scale, bias, "column", activation, residual, beta, out_dtype)
-    return _dispatch("linear", x, w, extras, out, precision, schedule)
+    return _dispatch("linear", x, w, extras, out, precision, schedule, tune)
 
 
-def _dispatch(construct: str, a: Any, b: Any, extras: Extras, out: Any, precision: str, schedule: Any) -> Any:
-    if by_operator(construct, (a, b, *extras.arrays.values()), out, schedule):
+def _dispatch(
+    construct: str, a: Any, b: Any, extras: Extras, out: Any, precision: str, schedule: Any, tune: bool
+) -> Any:
+    if by_operator(construct, (a, b, *extras.arrays.values()), out, schedule, tune):
         from . import torch_ops
 
         return torch_ops.product(construct, a, b, extras, precision)
-    return product(construct, a, b, extras, out=out, precision=precision, schedule=schedule)
+    return product(construct, a, b, extras, out=out, precision=precision, schedule=schedule, tune=tune)
 
 
 __all__ = ["batched_matmul", "linear", "matmul", "product"]

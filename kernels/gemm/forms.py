@@ -191,7 +191,7 @@ def output(construct: str, out: Any, shape: tuple[int, ...], dtype: str, inputs:
     return found
 
 
-def by_operator(construct: str, values: Sequence[Any], out: Any, schedule: Any) -> bool:
+def by_operator(construct: str, values: Sequence[Any], out: Any, schedule: Any, tune: bool = False) -> bool:
     """Whether a call goes through PyTorch's operator: all tensors, with nothing that an operator does not take.
 
     Raises:
@@ -201,12 +201,12 @@ def by_operator(construct: str, values: Sequence[Any], out: Any, schedule: Any) 
 
     if not all(map(is_tensor, values)):
         return False
-    if out is None and schedule is None:
+    if out is None and schedule is None and not tune:
         return True
     import torch
 
     if torch.is_grad_enabled() and any(one.requires_grad for one in (*values, *([] if out is None else [out]))):
-        which = "out" if out is not None else "schedule"
+        which = "out" if out is not None else "schedule" if schedule is not None else "tune"
         raise error(
             construct, f"{which} is given, and an argument asks for a gradient", f"leave {which} out, or detach"
         )

@@ -45,6 +45,7 @@ def scaled_matmul(
     scale: float = 1.0,
     out_dtype: Any = "bfloat16",
     schedule: str | PlainConfig | None = None,
+    tune: bool = False,
 ) -> Any:
     """(scale_a * A) @ (scale_b * B) with fp32 accumulation and an epilogue. No gradient is recorded.
 
@@ -69,12 +70,13 @@ def scaled_matmul(
         out, bias, bias_axis, activation, residual, beta, scale: as for `matmul`.
         out_dtype: of the result.
         schedule: ``plain``, a `PlainConfig`, or None for the choice of the shape.
+        tune: as for `matmul`.
 
     Raises:
         UsageError: what cannot be computed, before anything is launched.
     """
     extras = Extras(scale, bias, bias_axis, activation, residual, beta, out_dtype)
-    return _dispatch("scaled_matmul", a, b, scale_a, scale_b, (format_a, format_b), extras, out, schedule)
+    return _dispatch("scaled_matmul", a, b, scale_a, scale_b, (format_a, format_b), extras, out, schedule, tune)
 
 
 def int8_matmul(
@@ -92,6 +94,7 @@ def int8_matmul(
     scale: float = 1.0,
     out_dtype: Any = None,
     schedule: str | PlainConfig | None = None,
+    tune: bool = False,
 ) -> Any:
     """A @ B of int8 with exact int32 sums, which wrap past 2**31; then scales and an epilogue in fp32.
 
@@ -104,6 +107,7 @@ def int8_matmul(
         out_dtype: ``int32`` (the default where nothing but the product is asked for), or a float type (``bfloat16`` by
             default otherwise).
         schedule: as for `scaled_matmul`.
+        tune: as for `matmul`.
 
     Raises:
         UsageError: what cannot be computed, before anything is launched.
@@ -111,7 +115,7 @@ def int8_matmul(
     bare = scale_a is scale_b is bias is activation is residual is None and scale == 1.0
     chosen = out_dtype if out_dtype is not None else "int32" if bare else "bfloat16"
     extras = Extras(scale, bias, bias_axis, activation, residual, beta, chosen)
-    return _dispatch("int8_matmul", a, b, scale_a, scale_b, (None, None), extras, out, schedule)
+    return _dispatch("int8_matmul", a, b, scale_a, scale_b, (None, None), extras, out, schedule, tune)
 
 
 def _dispatch(
@@ -124,13 +128,14 @@ def _dispatch(
     extras: Extras,
     out: Any,
     schedule: Any,
+    tune: bool,
 ) -> Any:
     scales = [one for one in (scale_a, scale_b) if one is not None]
-    if by_operator(construct, (a, b, *scales, *extras.arrays.values()), out, schedule):
+    if by_operator(construct, (a, b, *scales, *extras.arrays.values()), out, schedule, tune):
         from . import torch_ops
 
         return torch_ops.quantised(construct, a, b, scale_a, scale_b, formats, extras)
-    return quantised(construct, a, b, scale_a, scale_b, formats, extras, out=out, schedule=schedule)
+    return quantised(construct, a, b, scale_a, scale_b, formats, extras, out=out, schedule=schedule, tune=tune)
 
 
 def quantised(
@@ -144,10 +149,11 @@ def quantised(
     *,
     out: Any = None,
     schedule: Any = None,
+    tune: bool = False,
 ) -> Any:
     """What `scaled_matmul` and `int8_matmul` do, without PyTorch's operator."""
     made = _scaled if construct == "scaled_matmul" else _int8
-    return made(a, b, scale_a, scale_b, formats, extras, out, schedule)
+    return made(a, b, scale_a, scale_b, formats, extras, out, schedule, tune)
 
 
 def _scaled(
@@ -159,6 +165,7 @@ def _scaled(
     extras: Extras,
     out: Any,
     schedule: Any,
+    tune: bool,
 ) -> Any:
     construct = "scaled_matmul"
     left, right = read("a", a, construct), read("b", b, construct)
@@ -183,11 +190,11 @@ def _scaled(
         if name in scales:
             made[name] = (_mx_scale if mx else _scale)(construct, scales[name], of, lines, k)
     problem = _problem(construct, (left, right), (m, n, k), formats, made, scales, extras, out, "float32")
-    return _run(problem, schedule, target, compute_units)
+    return _run(problem, schedule, target, compute_units, tune)
 
 
 def _int8(
-    a: Any, b: Any, scale_a: Any, scale_b: Any, _: tuple[Any, Any], extras: Extras, out: Any, schedule: Any
+    a: Any, b: Any, scale_a: Any, scale_b: Any, _: tuple[Any, Any], extras: Extras, out: Any, schedule: Any, tune: bool
 ) -> Any:
     construct = "int8_matmul"
     left, right = read("a", a, construct), read("b", b, construct)
@@ -209,15 +216,15 @@ def _int8(
     if scales and epilogue_of(construct, extras, "bfloat16").out == "int32":
         raise error(construct, "out_dtype = int32 with scales", "pass a float out_dtype, or no scales")
     problem = _problem(construct, (left, right), (m, n, k), ("", ""), made, scales, extras, out, "int32")
-    return _run(problem, schedule, target, compute_units)
+    return _run(problem, schedule, target, compute_units, tune)
 
 
-def _run(problem: PlainProblem, schedule: Any, target: Target, compute_units: int) -> Any:
+def _run(problem: PlainProblem, schedule: Any, target: Target, compute_units: int, tune: bool) -> Any:
     check_schedule(problem.construct, schedule)
     if schedule not in (None, "plain") and not isinstance(schedule, PlainConfig):
         raise problem.error(f"there is no schedule {schedule!r} of it", "take plain, a PlainConfig, or None")
     if problem.out.size:
-        run_plain(problem, schedule, target, compute_units)
+        run_plain(problem, schedule, target, compute_units, tune)
     return problem.result
 
 

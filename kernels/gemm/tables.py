@@ -1,0 +1,95 @@
+"""Make the shipped tables of choices: ``python -m amdwarp.kernels.gemm.tables gfx950``.
+
+Candidates of each product of ``PRODUCTS`` are run through the cycle model, one workgroup each, and the fastest is
+written to ``tables/<target>.json``: modelled, not measured. The file says with which parameters and which Triton.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from amdwarp.target import TARGETS, get_target
+
+from .ahead import ArraySpec
+from .dtypes import fp8_for
+from .plain_plan import PlainProblem
+from .tuning import TABLES, product_class, rank
+
+#: Decode and small batches of a linear layer, for which no scheduled kernel is made: (m, n, k).
+SHAPES = ((1, 4096, 4096), (16, 4096, 4096), (32, 8192, 4096))
+DTYPES = ("bfloat16", "float8_e4m3fn", "int8")
+
+
+def problems(target: str) -> list[PlainProblem]:
+    """The products of a target's table, as their functions would run them."""
+    from . import dense, scaled
+
+    found: list[PlainProblem] = []
+
+    def take(problem: PlainProblem, *_: Any) -> None:
+        found.append(problem)
+
+    before = dense.run_plain, scaled.run_plain
+    dense.run_plain = scaled.run_plain = take  # type: ignore[assignment]
+    try:
+        import amdwarp
+
+        with amdwarp.emulate(target):
+            for dtype in DTYPES:
+                for m, n, k in SHAPES:
+                    name = fp8_for(dtype, target)
+                    a, b = ArraySpec((m, k), name).blank(), ArraySpec((n, k), name).blank().T
+                    if dtype == "bfloat16":
+                        dense.matmul(a, b)
+                    elif dtype == "int8":
+                        scaled.int8_matmul(a, b)
+                    else:
+                        scaled.scaled_matmul(a, b)
+    finally:
+        dense.run_plain, scaled.run_plain = before
+    return found
+
+
+def make(target: str) -> dict[str, Any]:
+    """The table of a target."""
+    from amdwarp.lowering.bridge import require_triton
+
+    record = get_target(target)
+    entries: dict[str, Any] = {}
+    made: dict[str, Any] = {
+        "how": "modelled",
+        "command": f"python -m amdwarp.kernels.gemm.tables {target}",
+        "triton": require_triton().text,
+    }
+    for problem in problems(target):
+        ranked = rank(problem, record, record.compute_units)
+        best, rule = ranked[0], next((one for one in ranked if one.config == _rule(problem, target)), None)
+        made |= {"parameters": best.parameters, "calibrated": best.calibrated}
+        entries[product_class(problem)] = {
+            "config": asdict(best.config),
+            "clk": best.clk,
+            "rule_clk": rule.clk if rule else None,
+        }
+        print(product_class(problem), best.config.name, best.clk, rule.clk if rule else None, flush=True)
+    return {"made": made, "entries": entries}
+
+
+def _rule(problem: PlainProblem, target: str) -> Any:
+    from .choice import choose_plain
+
+    record = get_target(target)
+    return choose_plain(problem, record, record.compute_units)
+
+
+def main(arguments: list[str]) -> None:
+    """Write the tables of some targets, of all by default."""
+    TABLES.mkdir(exist_ok=True)
+    for target in arguments or TARGETS:
+        (TABLES / f"{target}.json").write_text(json.dumps(make(target), indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
