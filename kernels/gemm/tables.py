@@ -1,7 +1,7 @@
 """Make the shipped tables of choices: ``python -m amdwarp.kernels.gemm.tables gfx950``.
 
 Candidates of each product of ``PRODUCTS`` are run through the cycle model, one workgroup each, and the fastest is
-written to ``tables/<target>.json``: modelled, not measured. The file says with which parameters and which Triton.
+written to ``tuned/<target>.json``: modelled, not measured. The file says with which parameters and which Triton.
 """
 
 from __future__ import annotations

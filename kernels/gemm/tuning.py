@@ -3,7 +3,7 @@
 A choice is kept under the *class* of a product (types, memory orders, epilogue, extents rounded up to powers of two)
 together with what it depends on: the target, Triton's version and the digest of this package's sources. It lies in
 ``AMDWARP_CACHE_DIR`` (``~/.cache/amdwarp``), one JSON file a target, written whole and moved into place. Tables shipped
-with the package, ``tables/<target>.json``, hold choices of the cycle model under the class alone, and say so.
+with the package, ``tuned/<target>.json``, hold choices of the cycle model under the class alone, and say so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .choice import candidates, choose_plain
 from .plain_config import PlainConfig
 from .plain_plan import PlainProblem, launches
 
-TABLES = Path(__file__).parent / "tables"
+TABLES = Path(__file__).parent / "tuned"
 #: Candidates that are tried at most.
 TRIED = 12
 _WARMUP, _RUNS = 3, 10
