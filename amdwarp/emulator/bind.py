@@ -16,7 +16,7 @@ import numpy as np
 
 from amdwarp.asm import Immediate, Instruction, Operand, Program, Register, Symbol
 from amdwarp.asm.cdna import ROW_NAMES, missing_on
-from amdwarp.asm.program import EXEC, VCC, ModifierValue
+from amdwarp.asm.program import EXEC, TTMP0, VCC, ModifierValue
 from amdwarp.asm.table_gfx1250 import ONLY
 from amdwarp.emulator.memory import Array
 from amdwarp.emulator.modes import ModeCell, is_plain
@@ -41,6 +41,8 @@ FAMILIES = (
     *("lane_access", "scratch"),
 )
 
+#: ttmp6, which tells a workgroup its place in its cluster.
+CLUSTER_PLACE = TTMP0 + 6
 _ONLY_GFX1250 = ONLY - ROW_NAMES
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -397,12 +399,19 @@ def bind(program: Program, inst: Instruction, agpr_base: int) -> Closure:
     if program.target == "gfx1250":
         if gone(inst.base):
             raise Binder(program, inst, agpr_base).fail("gfx1250 does not have this instruction")
+        if any(isinstance(op, Register) and _covers(op, CLUSTER_PLACE) for op in inst.operands):
+            raise Binder(program, inst, agpr_base).fail("workgroups in clusters (num_ctas above 1) are not executed")
         inst = replace(inst, base=NAMES.get(inst.base, inst.base))
     closure = bind_plainly(program, inst, agpr_base)
     if relative.takes_index(inst) and relative.indexed(program):
         bound: Closure = relative.bind_indexed(program, inst, agpr_base, closure)
         return bound
     return closure
+
+
+def _covers(op: Register, index: int) -> bool:
+    """True if scalar register `index` is among those of an operand."""
+    return op.kind == "s" and op.index <= index < op.index + op.count
 
 
 def bind_plainly(program: Program, inst: Instruction, agpr_base: int) -> Closure:

@@ -284,8 +284,6 @@ class Machine:
         """gfx1250 passes the workgroup's place in ttmp9 and ttmp7 and the wave's number in bits 25-29 of ttmp8."""
         scalars[TTMP0 + 9], scalars[TTMP0 + 7] = index[0], index[1] | index[2] << 16
         scalars[TTMP0 + 8] = merge([wave << 25 for wave in waves])
-        # No cluster: its fields are 0.
-        scalars[TTMP0 + 6] = 0
 
     def _scalars(self, kernarg: int, arguments: np.ndarray[Any, Any], index: tuple[int, int, int]) -> list[Scalar]:
         descriptor = self.program.descriptor

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amdwarp.errors import EmulatorError
+
 F16, F32 = np.float16, np.float32
 
 
@@ -111,3 +113,8 @@ def test_saveexec(run: Any, name: str, result: Any) -> None:
     body = [f"s_mov_b32 exec_lo, {exec_lo:#x}", f"s_{name}_saveexec_b32 s10, s4"]
     out = run(body, {"s4": value}, ["s10", "exec_lo", "scc"])
     assert (out["s10"][0], out["exec_lo"][0], out["scc"][0]) == (exec_lo, result(value, exec_lo), 1)
+
+
+def test_a_workgroup_in_a_cluster_is_refused(run: Any) -> None:
+    with pytest.raises(EmulatorError, match="workgroups in clusters"):
+        run(["s_lshl_b32 s4, ttmp6, 9"])
