@@ -239,9 +239,10 @@ def _print(console: Console, case: _Case, one: Estimate) -> None:
         lines.append("no loop that a wave goes through more than once")
     fits = f"{one.fitting} fit" + ("s" if one.fitting == 1 else "")
     parts = f": prologue {one.prologue_clk:.0f}, loop {one.loop_clk:.0f}, epilogue {one.epilogue_clk:.0f}"
+    count = f"{one.workgroups} workgroup" + ("" if one.workgroups == 1 else "s")
     lines += [
         f"workgroup: {one.total_clk} clk{parts * bool(one.loops)}",
-        f"launch: {one.workgroups} workgroup{'s' * (one.workgroups != 1)}, {one.resident} a compute unit at a time ({fits}), rounds: {one.rounds}",
+        f"launch: {count}, {one.resident} a compute unit at a time ({fits}), rounds: {one.rounds}",
         f"  {one.kernel_clk} clk, {one.time_us:.1f} us at {one.clock_mhz:.0f} MHz, modelled",
     ]
     for line in lines:
