@@ -264,7 +264,8 @@ def _loop_lines(loop: LoopReport) -> list[str]:
 
 
 def _print_sensitivity(console: Console, case: _Case, one: Estimate) -> None:
-    table = Table(title="modelled clk of an iteration when a parameter moves" if one.loops else "modelled clk")
+    title = "modelled clk of an iteration when a parameter moves" if one.loops else "modelled clk"
+    table = Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("parameter", "value", "moved to", "clk", "clk moved", "change"):
         table.add_column(column, justify="left" if column == "parameter" else "right")
     for row in sensitivity(one, case.parameters):
