@@ -27,6 +27,9 @@ Closure = Callable[["Batch"], int | None]
 
 STOP = -1
 RUNNING, AT_BARRIER, WAITING, ENDED = "running", "at a barrier", "waiting for a barrier", "ended"
+#: Operations of one queue that may be under way: as many as the widest counter tells apart. Before one more is issued
+#: the hardware waits for the oldest.
+MOST_UNDER_WAY = 64
 #: Queues of operations under way. gfx9 counts stores with the loads; the last three exist on gfx1250 only.
 QUEUES = ("vm", "ds", "sm", "st", "asynchronous", "tensor")
 
@@ -264,6 +267,8 @@ class Batch:
         """Append an operation to one of the `QUEUES`; see `Pending`."""
         self.group.serial += 1
         queue.append(Pending(inst, deliver, payload, self.group.serial, early, size))
+        if len(queue) > MOST_UNDER_WAY:
+            self.drain(queue, MOST_UNDER_WAY)
 
     @property
     def stores(self) -> list[Pending]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amdwarp.asm import Program
+from amdwarp.emulator.state import MOST_UNDER_WAY
 from amdwarp.sanitizer.effects import IN_ORDER, QUEUES, Effects
 from amdwarp.sanitizer.flow import blocks
 
 #: Loads by age, youngest first, for each queue in the order of QUEUES.
 State = tuple[tuple[frozenset[int], ...], ...]
 
-#: Operations that a counter can tell apart.
-_DEEPEST = 64
 _NONE: State = ((),) * len(QUEUES)
 
 
@@ -28,8 +27,8 @@ def _step(state: list[list[frozenset[int]]], at: int, effects: Effects) -> None:
     if effects.queue:
         ages = state[QUEUES.index(effects.queue)]
         ages.insert(0, frozenset((at,)) if effects.delivers else frozenset())
-        if len(ages) > _DEEPEST:
-            ages[_DEEPEST - 1 :] = [ages[_DEEPEST - 1] | ages[_DEEPEST]]
+        if len(ages) > MOST_UNDER_WAY:
+            ages[MOST_UNDER_WAY - 1 :] = [ages[MOST_UNDER_WAY - 1] | ages[MOST_UNDER_WAY]]
 
 
 def _join(left: State, right: State) -> State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from amdwarp.emulator.state import MOST_UNDER_WAY
 from amdwarp.sanitizer.effects import QUEUES, spell_wait
 from amdwarp.sanitizer.order import Records
 from amdwarp.sanitizer.redundant import Needs
@@ -48,8 +49,12 @@ class Queues:
 
     def issue(self, queue: str, operation: Operation, first: int, last: int) -> None:
         """Waves [first, last) have issued an operation."""
+        full = False
         for operations in self._under_way[queue][first:last]:
             operations.append(operation)
+            full |= len(operations) > MOST_UNDER_WAY
+        if full:
+            self.drain(((queue, MOST_UNDER_WAY),), range(first, last), operation.inst)
 
     def drain(self, limits: Iterable[tuple[str, int]], waves: range, inst: int) -> None:
         """Instruction `inst` waits until at most the given number of operations of each queue are under way."""

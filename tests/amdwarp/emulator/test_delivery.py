@@ -169,3 +169,24 @@ def test_own_pending_read_precedes_a_direct_load(run_text: Any) -> None:
 def test_end_completes_everything(run_text: Any) -> None:
     out = values(run_text, ["v_mov_b32_e32 v20, v0"])
     np.testing.assert_array_equal(out, LANE)
+
+
+def test_no_more_operations_are_under_way_than_a_counter_can_tell_apart(run_text: Any) -> None:
+    """Hardware issues the 65th load when the first is back; the second is still on its way."""
+    out = np.zeros(64, np.uint32)
+    body = [
+        "s_load_dwordx2 s[6:7], s[0:1], 0x0",
+        "v_lshlrev_b32_e32 v1, 2, v0",
+        "s_waitcnt lgkmcnt(0)",
+        "ds_write_b32 v1, v0",
+        "s_waitcnt lgkmcnt(0)",
+        *(f"ds_read_b32 v{10 + at}, v1" for at in range(65)),
+        "v_add_u32_e32 v2, v10, v11",
+        "v_sub_u32_e32 v2, v2, v11",
+        "v_cmp_eq_u32_e32 vcc, v11, v0",
+        "v_cndmask_b32_e64 v3, 0, 1, vcc",
+        "v_lshl_or_b32 v2, v3, 16, v2",
+        "global_store_dword v1, v2, s[6:7]",
+    ]
+    run_text(body, [out], lds=256)
+    np.testing.assert_array_equal(out, np.arange(64))

@@ -192,3 +192,11 @@ def test_a_search_in_lds_is_no_wait() -> None:
     assert "lds-unpublished-read" not in kinds(
         PROLOGUE + body.replace("v_mov_b32_e32 v4, v2", "s_barrier\nv_mov_b32_e32 v4, v2")
     )
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_poll_without_its_wait_comes_to_an_end(at: int) -> None:
+    """The read is under way for ever more often; the run must not take ever longer for it."""
+    report = run(_mutant("s_waitcnt lgkmcnt(0)", "s_nop 0", at), waves=4)
+    assert "register-early-read" in {finding.kind for finding in report.findings}
+    assert report.instructions < 100_000
