@@ -296,7 +296,7 @@ SCHEDULES = {
     "inter_wave_256_mxfp4": GemmSchedule(tile_k=256, mfma=(32, 32, 64), operand="mxfp4"),
     "inter_wave_256_i8": GemmSchedule(tile_k=128, mfma=(32, 32, 32), operand="i8"),
     "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4, mfma=(16, 16, 32)),
-    "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2, mfma=(16, 16, 32)),
+    "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2),
     "intra_wave_gfx942": GemmSchedule(
         tile_n=128, tile_k=32, woven=True, quarters=False, waves_n=2, mfma=(16, 16, 16), arch="gfx942"
     ),

@@ -2,7 +2,8 @@
 
 C = A @ B with fp16 or bf16 operands, fp32 accumulation and C in the operands' type. A wave has all 512 registers of its
 SIMD lanes: 256 of them accumulate a 128x128 part of the tile, and two sets of operands take 64 each, half a K step, so
-that one is read while the other is multiplied. Sets alternate because a K step is written out as its two halves.
+that one is read while the other is multiplied. Sets alternate because a K step is written out as its two halves. Two K
+steps are written out, so that slots are constants.
 
 What keeps the two slots of LDS free of races is the one wait of a K step, with the barrier that stock barrier insertion
 puts behind it:
@@ -89,26 +90,26 @@ def matmul_woven(
     async_copy.wait_group(1)
     a_first = async_copy.load_shared_relaxed(a_ring.index(0).slice(0, HALF, dim=1), A_OPERAND)
     b_first = async_copy.load_shared_relaxed(b_ring.index(0).slice(0, HALF, dim=0), B_OPERAND)
-    for step in range(gl.cdiv(k, STEP)):
-        here = step % 2
-        ahead = 1 - here
-        with warp_pipeline_stage("first half", scope="intra_wave"):
-            a_second = async_copy.load_shared_relaxed(a_ring.index(here).slice(HALF, HALF, dim=1), A_OPERAND)
-            b_second = async_copy.load_shared_relaxed(b_ring.index(here).slice(HALF, HALF, dim=0), B_OPERAND)
-            acc = mfma(a_first, b_first, acc)
-        async_copy.wait_group(0)
-        with warp_pipeline_stage("load the next step", scope="intra_wave", pair=0):
-            # Copy before read: behind a read of the same ring stock barrier insertion puts a barrier.
-            async_copy.buffer_load_to_shared(a_ring.index(here), a, a_at, mask_a(a_ks, k_left))
-            a_first = async_copy.load_shared_relaxed(a_ring.index(ahead).slice(0, HALF, dim=1), A_OPERAND)
-            async_copy.buffer_load_to_shared(b_ring.index(here), b, b_at, mask_b(b_ks, columns, k_left, n_left, KC))
-            b_first = async_copy.load_shared_relaxed(b_ring.index(ahead).slice(0, HALF, dim=0), B_OPERAND)
-        with warp_pipeline_stage("second half", scope="intra_wave", pair=0):
-            acc = mfma(a_second, b_second, acc)
-        async_copy.commit_group()
-        a += STEP
-        b += b_step
-        k_left -= STEP
+    for _ in range(gl.cdiv(k, 2 * STEP)):
+        for here in gl.static_range(2):
+            with warp_pipeline_stage("first half", scope="intra_wave"):
+                a_second = async_copy.load_shared_relaxed(a_ring.index(here).slice(HALF, HALF, dim=1), A_OPERAND)
+                b_second = async_copy.load_shared_relaxed(b_ring.index(here).slice(HALF, HALF, dim=0), B_OPERAND)
+                acc = mfma(a_first, b_first, acc)
+            async_copy.wait_group(0)
+            with warp_pipeline_stage("load the next step", scope="intra_wave", pair=0):
+                # Copy before read: behind a read of the same ring stock barrier insertion puts a barrier.
+                async_copy.buffer_load_to_shared(a_ring.index(here), a, a_at, mask_a(a_ks, k_left))
+                a_first = async_copy.load_shared_relaxed(a_ring.index(1 - here).slice(0, HALF, dim=1), A_OPERAND)
+                in_b = mask_b(b_ks, columns, k_left, n_left, KC)
+                async_copy.buffer_load_to_shared(b_ring.index(here), b, b_at, in_b)
+                b_first = async_copy.load_shared_relaxed(b_ring.index(1 - here).slice(0, HALF, dim=0), B_OPERAND)
+            with warp_pipeline_stage("second half", scope="intra_wave", pair=0):
+                acc = mfma(a_second, b_second, acc)
+            async_copy.commit_group()
+            a += STEP
+            b += b_step
+            k_left -= STEP
 
     # Copies still under way write zeros; the end of the program waits for them (CDNA3 ISA, S_ENDPGM).
 
