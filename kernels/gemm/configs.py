@@ -295,6 +295,7 @@ SCHEDULES = {
     "inter_wave_256_fp8": GemmSchedule(tile_k=128, mfma=(32, 32, 64), operand="fp8"),
     "inter_wave_256_mxfp4": GemmSchedule(tile_k=256, mfma=(32, 32, 64), operand="mxfp4"),
     "inter_wave_256_i8": GemmSchedule(tile_k=128, mfma=(32, 32, 32), operand="i8"),
+    "inter_wave_256x128": GemmSchedule(tile_n=128, waves_m=4, waves_n=2),
     "inter_wave_128": GemmSchedule(tile_m=128, tile_n=128, quarters=False, ring=4, mfma=(16, 16, 32)),
     "intra_wave": GemmSchedule(woven=True, quarters=False, waves_n=2),
     "intra_wave_gfx942": GemmSchedule(
@@ -304,6 +305,10 @@ SCHEDULES = {
         tile_k=32, woven=True, quarters=False, waves_n=2, mfma=(16, 16, 16), arch="gfx942"
     ),
 }
+
+
+#: Clk of 64 elements of K, modelled for gfx950: ``amdwarp cycles gemm --schedule NAME``, of one or two K steps.
+STEP_CLK = {"inter_wave_256": 2101, "inter_wave_256x128": 1182, "inter_wave_128": 873}
 
 
 def kind_of(dtype: str) -> str:
@@ -322,7 +327,8 @@ def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950
     """The default schedule of a shape.
 
     The 256x256 tile moves half the operand bytes a flop of the 128x128 one, and wins once its tiles fill the chip;
-    until then four times as many smaller tiles keep more compute units busy.
+    until then more and smaller tiles keep more compute units busy. Of fp16 and bf16 on gfx950 the one with the fewest
+    clk: rounds that a compute unit takes, by `STEP_CLK`.
 
     Args:
         m, n, k: extents of the product, elements.
@@ -334,5 +340,9 @@ def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950
         return SCHEDULES[f"inter_wave_256_{kind}"]
     if arch == "gfx942":
         return SCHEDULES["intra_wave_gfx942"]
-    tiles = -(-m // 256) * -(-n // 256)
-    return SCHEDULES["inter_wave_256" if tiles >= compute_units else "inter_wave_128"]
+    def clk(name: str) -> int:
+        schedule = SCHEDULES[name]
+        tiles = -(-m // schedule.tile_m) * -(-n // schedule.tile_n)
+        return -(-tiles // compute_units) * STEP_CLK[name]
+
+    return SCHEDULES[min(STEP_CLK, key=clk)]

@@ -85,6 +85,13 @@ def name_of(case):
     return f"{name}-{dtype}-{order}-{ways}"
 
 
+def reads_of_a_step(schedule):
+    """16-byte reads of A and B of a wave in a K step; of quarters each is read once."""
+    columns = schedule.tile_k * 2 // 16
+    a = schedule.tile_m // schedule.waves_m * columns // 64
+    return a, schedule.tile_n // schedule.waves_n * columns // 64
+
+
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_budget(case):
     text, metadata = compiled(*case)
@@ -101,7 +108,11 @@ def test_budget(case):
 def test_mfma_stages_hold_mfmas_only(case):
     text, _ = compiled(*case)
     found = [segment for segment in segments(text) if count(segment, "v_mfma")]
-    per_stage = 16  # 64x64x64 a wave by 32x32x16 instructions, or 64x32x64 by 16x16x32 ones
+    schedule = SCHEDULES[case[0]]
+    m, n, k = schedule.mfma
+    stages = 2 if schedule.quarters else 1
+    per_stage = schedule.tile_m * schedule.tile_n * schedule.tile_k // (stages * schedule.num_warps * m * n * k)
+    assert per_stage == {"inter_wave_256x128": 8}.get(case[0], 16)
     assert len(found) >= (4 if SCHEDULES[case[0]].quarters else 1)
     for segment in found:
         assert count(segment, "v_mfma") == per_stage
@@ -119,11 +130,12 @@ def test_memory_stages_end_in_the_wait(case):
     parts = segments(text)
     mfma = [i for i, segment in enumerate(parts) if count(segment, "v_mfma")]
     memory = [parts[i - 1] for i in mfma]
-    copies = 4
+    copies = (schedule.part_m + schedule.part_n) * schedule.tile_k * 2 // (1024 * schedule.num_warps)
+    assert copies == {"inter_wave_256x128": 3}.get(case[0], 4)
     for segment in memory:
         assert segment[-1].startswith("s_waitcnt")
-        # copies younger than those waited for: of two stages, or of two K steps, four each
-        assert "vmcnt(8)" in segment[-1]
+        # copies younger than those waited for: of two stages, or of two K steps
+        assert f"vmcnt({2 * copies})" in segment[-1]
         start = 0 if segment is not memory[0] else segment.index("s_setprio") if "s_setprio" in segment else 0
         body = segment[start:]
         assert count(body, "buffer_load_dwordx4 lds") == copies
@@ -134,7 +146,7 @@ def test_memory_stages_end_in_the_wait(case):
     plain = sum(count(segment, "ds_read_b128") for segment in memory)
     transposed = sum(count(segment, "ds_read_b64_tr_b16") for segment in memory)
     steps = len(mfma) // (2 if schedule.quarters else 1)
-    a_reads, b_reads = (16, 8) if schedule.quarters else (8, 4)
+    a_reads, b_reads = reads_of_a_step(schedule)
     if access.b_k_contiguous:
         assert (plain, transposed) == (steps * (a_reads + b_reads), 0)
     else:

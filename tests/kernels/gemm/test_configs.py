@@ -84,6 +84,7 @@ def test_the_large_tile_waits_until_it_fills_the_chip():
     assert choose(2048, 2048, 8192) is WHOLE
     assert choose(1, 1, 1) is WHOLE
     assert choose(2048, 2048, 8192, compute_units=64) is QUARTERS
+    assert choose(2048, 4096, 4096) is SCHEDULES["inter_wave_256x128"]
 
 
 def test_registers_and_lds_are_counted():

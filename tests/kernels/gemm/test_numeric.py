@@ -153,7 +153,7 @@ def test_operands_beyond_2_gib(schedule, operand):
     small = rng.standard_normal((16, k)).astype(FP16)
     a, b = (large, small.T) if operand == "a" else (small, large.T)
     out = np.full((a.shape[0], b.shape[1]), np.nan, FP16)
-    tile = SCHEDULES[schedule].tile_m
+    tile = SCHEDULES[schedule].tile_m if operand == "a" else SCHEDULES[schedule].tile_n
     tiles = -(-rows // tile)
     # eight dies: the last workgroup of some die computes the last tile
     with amdwarp.emulate("gfx950", workgroups=range(tiles - 8, tiles)):
@@ -167,9 +167,9 @@ def test_operands_beyond_2_gib(schedule, operand):
 def one_tile(schedule, order, k):
     """A compiled product of one tile: the kernel, the arguments its text takes, and A, B and the output."""
     rng = np.random.default_rng(k)
-    tile = SCHEDULES[schedule].tile_m
-    a, b, out = (matrix(rng, tile, columns, FP16) for columns in (k, k, tile))
-    b = b.T if order == "nk" else matrix(rng, k, tile, FP16)
+    m, n = SCHEDULES[schedule].tile_m, SCHEDULES[schedule].tile_n
+    a, b, out = (matrix(rng, *shape, FP16) for shape in ((m, k), (n, k), (m, n)))
+    b = b.T if order == "nk" else matrix(rng, k, n, FP16)
     with amdwarp.emulate("gfx950") as emulation:
         matmul(a, b, out=out, schedule=schedule)
     kernel, values = compile_for(emulation.records[0][0], "gfx950")
@@ -209,9 +209,12 @@ def test_executed_reads_have_no_bank_conflicts(schedule, order):
     kernel, arguments, _ = one_tile(schedule, order, 64)
     conflicts = Conflicts()
     launch(kernel.asm["amdgcn"], arguments, (1,), observer=conflicts)
-    # 16-byte reads of a wave: one K step; of quarters two and one more left operand; of woven ones five halves
+    # 16-byte reads of a wave: a K step; of quarters two and another left half; of woven ones two and a half
     chosen = SCHEDULES[schedule]
-    a_reads, b_reads = (40, 40) if chosen.woven else (32, 20) if chosen.quarters else (8, 4)
+    piece = chosen.tile_k * 2 // 16  # reads of 64 rows
+    a_step, b_step = chosen.tile_m // chosen.waves_m * piece // 64, chosen.tile_n // chosen.waves_n * piece // 64
+    halves = (5, 5) if chosen.woven else (4, 5) if chosen.quarters else (2, 2)
+    a_reads, b_reads = halves[0] * a_step // 2, halves[1] * b_step // 2
     expected = {(16, 1): chosen.num_warps * (a_reads + b_reads)}
     if order == "kn":
         expected = {(16, 1): chosen.num_warps * a_reads, (8, 1): chosen.num_warps * 2 * b_reads}
