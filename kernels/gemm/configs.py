@@ -255,9 +255,9 @@ class GemmSchedule:
             )
             wrong.append(f"{kind} takes only operands whose rows are 16-byte aligned, in whole 16-byte pieces")
         large = self.arch == "gfx942" and self.accumulator_registers > 128
-        if large and (dtype == "bf16" or (access is not None and not access.b_k_contiguous)):
-            # bf16 is rounded in software there: 425 registers spilled; B with N contiguous left 14 of 60 loads unwoven
-            wrong.append("a 256x256 tile on gfx942 takes only fp16 operands, B with K contiguous")
+        if large and access is not None and not access.b_k_contiguous:
+            # with B row-major 14 of 60 loads were left unwoven
+            wrong.append("a 256x256 tile on gfx942 takes only B with K contiguous")
         if wrong:
             return wrong
         lds = max(self.lds_bytes(order) for order in self.b_orders)
@@ -268,7 +268,8 @@ class GemmSchedule:
     def _layout_constraints(self) -> list[str]:
         """What is wrong with the derived LDS layouts; those of gfx942 are fixed, and right for its one step along K."""
         if self.arch == "gfx942":
-            return [] if self.tile_k == 32 else [f"tile_k = {self.tile_k}; on gfx942 it must be 32"]
+            step = 64 // self.element_bytes
+            return [] if self.tile_k == step else [f"tile_k = {self.tile_k}; on gfx942 it must be {step}"]
         try:
             layouts = [self.a_layout(), *(self.b_layout(order) for order in self.b_orders)]
             for layout in layouts:
@@ -304,6 +305,12 @@ SCHEDULES = {
     "intra_wave_256_gfx942": GemmSchedule(
         tile_k=32, woven=True, quarters=False, waves_n=2, mfma=(16, 16, 16), arch="gfx942"
     ),
+    "intra_wave_256_fp8_gfx942": GemmSchedule(
+        woven=True, quarters=False, waves_n=2, mfma=(16, 16, 32), arch="gfx942", operand="fp8"
+    ),
+    "intra_wave_256_i8_gfx942": GemmSchedule(
+        woven=True, quarters=False, waves_n=2, mfma=(32, 32, 16), arch="gfx942", operand="i8"
+    ),
 }
 
 
@@ -319,7 +326,7 @@ def kind_of(dtype: str) -> str:
 def named(name: str, arch: str, dtype: str = "fp16") -> GemmSchedule | None:
     """The schedule of a name, or the one of its family for another arch or kind of operands; None if there is none."""
     kind = kind_of(dtype)
-    names = (f"{name}_{kind}_{arch}", f"{name}_{kind}", f"{name}_{arch}", name)
+    names = (f"{name}_{kind}_{arch}", f"{name}_256_{kind}_{arch}", f"{name}_{kind}", f"{name}_{arch}", name)
     return next((SCHEDULES[one] for one in names if one in SCHEDULES), None)
 
 
@@ -337,9 +344,10 @@ def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950
         dtype: of the operands, by Triton's name.
     """
     if (kind := kind_of(dtype)) not in ("f16", ""):
-        return SCHEDULES[f"inter_wave_256_{kind}"]
+        return SCHEDULES[f"intra_wave_256_{kind}_gfx942" if arch == "gfx942" else f"inter_wave_256_{kind}"]
     if arch == "gfx942":
         return SCHEDULES["intra_wave_gfx942"]
+
     def clk(name: str) -> int:
         schedule = SCHEDULES[name]
         tiles = -(-m // schedule.tile_m) * -(-n // schedule.tile_n)

@@ -20,7 +20,12 @@ from amdwarp.sanitizer import check
 
 pytest.importorskip("triton")
 
-FP8 = {"fp8e4nv": ml_dtypes.float8_e4m3fn, "fp8e5": ml_dtypes.float8_e5m2}
+FP8 = {
+    "fp8e4nv": ml_dtypes.float8_e4m3fn,
+    "fp8e5": ml_dtypes.float8_e5m2,
+    "fp8e4b8": ml_dtypes.float8_e4m3fnuz,
+    "fp8e5b16": ml_dtypes.float8_e5m2fnuz,
+}
 OUT = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "i32": np.int32}
 #: (dtype, schedule, output); `VARIANTS` of one operand kind share a kernel but for the types.
 VARIANTS = [
@@ -28,6 +33,11 @@ VARIANTS = [
     ("fp8e5", "inter_wave_256_fp8", "fp32"),
     ("i8", "inter_wave_256_i8", "i32"),
     ("mxfp4", "inter_wave_256_mxfp4", "fp16"),
+]
+GFX942 = [
+    ("fp8e4b8", "intra_wave_256_fp8_gfx942", "bf16"),
+    ("fp8e5b16", "intra_wave_256_fp8_gfx942", "fp32"),
+    ("i8", "intra_wave_256_i8_gfx942", "i32"),
 ]
 #: Relative rounding of an output type.
 ROUNDING = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 2.0**-22, "i32": 0.0}
@@ -60,7 +70,8 @@ def prepared(dtype: str, schedule: str, out: str, shape: tuple[int, int, int]) -
     rng = np.random.default_rng(3)
     (a, a_scale, left), (b, b_scale, right) = operand(rng, dtype, m, k), operand(rng, dtype, n, k)
     c = np.zeros((m, n), OUT[out])
-    made = plan(matrix(a), matrix(b.T), matrix(c), dtype, schedule, out_dtype=out)
+    target = SCHEDULES[schedule].arch
+    made = plan(matrix(a), matrix(b.T), matrix(c), dtype, schedule, out_dtype=out, target=target)
     arrays = {"a_ptr": a, "b_ptr": b.T, "c_ptr": c}
     if dtype == "mxfp4":
         arrays |= {"scale_a_ptr": shuffle_scales(a_scale), "scale_b_ptr": shuffle_scales(b_scale)}
@@ -68,7 +79,9 @@ def prepared(dtype: str, schedule: str, out: str, shape: tuple[int, int, int]) -
 
 
 def compiled(made: GemmPlan) -> Any:
-    return amdwarp.compile(made.function(), made.signature, made.constexprs, "gfx950", attrs=made.hints, **made.options)
+    return amdwarp.compile(
+        made.function(), made.signature, made.constexprs, made.schedule.arch, attrs=made.hints, **made.options
+    )
 
 
 @functools.cache
@@ -76,12 +89,12 @@ def whole(dtype: str, schedule: str, out: str) -> Any:
     return compiled(prepared(dtype, schedule, out, (256, 256, 512))[0])
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids="-".join)
+@pytest.mark.parametrize("variant", [*VARIANTS, *GFX942], ids="-".join)
 @pytest.mark.parametrize("shape", [(264, 272, 416), (8, 8, 32), (256, 256, 1024)], ids=str)
 def test_numbers(variant: tuple[str, str, str], shape: tuple[int, int, int]) -> None:
     """fp32 sums err by K roundings of the sum of magnitudes at most; int32 ones are exact."""
     made, arrays, expected, magnitude = prepared(*variant, shape)
-    with amdwarp.emulate("gfx950"):
+    with amdwarp.emulate(made.schedule.arch):
         run(Launch(made.function(), made.grid, arrays | made.arguments, made.constexprs, made.options))
     bound = ROUNDING[variant[2]] * np.abs(expected)
     if variant[0] != "i8":
@@ -89,7 +102,8 @@ def test_numbers(variant: tuple[str, str, str], shape: tuple[int, int, int]) -> 
     assert (np.abs(arrays["c_ptr"].astype(np.float64) - expected) <= bound).all()
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids="-".join)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [*VARIANTS, *GFX942], ids="-".join)
 def test_nothing_races(variant: tuple[str, str, str]) -> None:
     """Five K steps of a ragged tile, every access examined."""
     made, arrays, *_ = prepared(*variant, (200, 240, 1184 if variant[0] == "mxfp4" else 592))
@@ -111,6 +125,18 @@ def test_budget_and_instructions(variant: tuple[str, str, str]) -> None:
     text = program.asm["amdgcn"]
     steps = 2  # written out
     assert text.count(name) == text.count("v_mfma") == steps * {"i8": 32, "mxfp4": 32}.get(variant[0], 16)
+
+
+@pytest.mark.parametrize("variant", GFX942, ids="-".join)
+def test_budget_of_gfx942(variant: tuple[str, str, str]) -> None:
+    """Two K steps of 128 MFMAs of 16x16 (of int8: 32 of 32x32), nothing spilled, LDS full."""
+    program = whole(*variant)
+    used = resources(program.asm["amdgcn"])
+    assert (used.spills, used.scratch_bytes) == (0, 0) and used.vgprs <= 512
+    assert program.metadata.shared == SCHEDULES[variant[1]].lds_bytes() == 65536
+    kind = "fp8_fp8" if variant[0] == "fp8e4b8" else "bf8_bf8"
+    name = "v_mfma_i32_32x32x16_i8" if variant[0] == "i8" else f"v_mfma_f32_16x16x32_{kind}"
+    assert program.asm["amdgcn"].count(name) == (128 if variant[0] == "i8" else 256)
 
 
 def test_scales_are_taken_a_word_at_a_time() -> None:

@@ -26,7 +26,7 @@ DTYPES = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 VARIANTS = [
     *(("gfx950", "intra_wave", dtype, order) for dtype in DTYPES for order in ("nk", "kn")),
     *(("gfx942", "intra_wave_gfx942", dtype, order) for dtype in DTYPES for order in ("nk", "kn")),
-    ("gfx942", "intra_wave_256_gfx942", "fp16", "nk"),
+    *(("gfx942", "intra_wave_256_gfx942", dtype, "nk") for dtype in DTYPES),
 ]
 
 
