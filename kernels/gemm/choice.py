@@ -7,10 +7,12 @@ from dataclasses import replace
 from amdwarp.target import Target
 
 from .plain_config import PlainConfig
-from .plain_plan import PlainProblem, tile_count
+from .plain_plan import Operand, PlainProblem, tile_count
 
 #: Tiles to choose from, largest first: (m, n, waves).
-_TILES = ((128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 2))
+TILES = ((128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 2))
+#: The same for products with E8M0 scales, whose tiles are at least 32x32.
+TILES_MX = ((128, 128, 4), (64, 64, 4), (32, 64, 4), (32, 32, 4))
 
 
 def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, parts: bool = True) -> PlainConfig:
@@ -19,16 +21,24 @@ def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, p
     A larger tile reads fewer operand bytes a flop. It pays once there are as many tiles as compute units; until then
     smaller tiles, and then parts along K, keep more of them busy.
     """
-    legal = [config for config in _candidates(problem, target) if not config.constraints(target, problem)]
-    fitting = [one for one in legal if _fits(one, problem)] or legal[-1:]
+    fitting = _legal(problem, target)
     chosen = next((one for one in fitting if tile_count(problem, one) >= compute_units), fitting[-1])
     return _parted(chosen, problem, target, compute_units) if parts else chosen
+
+
+def _legal(problem: PlainProblem, target: Target) -> list[PlainConfig]:
+    """Legal tiles that fit the extents, largest first; the smallest legal one where none fits."""
+    legal = [one for one in _candidates(problem, target) if not one.constraints(target, problem)]
+    if not legal:
+        small = _candidates(problem, target)[-1]
+        legal = [replace(small, tile_k=small.tile_k // 2, stages=1)]
+    return [one for one in legal if _fits(one, problem)] or legal[-1:]
 
 
 def candidates(problem: PlainProblem, target: Target, compute_units: int) -> list[PlainConfig]:
     """Legal configurations to choose from, the rule's own first."""
     own = choose_plain(problem, target, compute_units)
-    bases = [one for one in _candidates(problem, target) if _fits(one, problem)]
+    bases = _legal(problem, target)
     steps = -(-problem.k // own.tile_k)
     found = [own, *bases]
     for one in bases:
@@ -45,11 +55,19 @@ def candidates(problem: PlainProblem, target: Target, compute_units: int) -> lis
 def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:
     narrow = max(problem.a.element_bytes, problem.b.element_bytes)
     tile_k = 128 if problem.mx or narrow <= 1 else 64 if narrow <= 2 else 32
-    found = [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in _TILES]
-    if problem.mx:
-        found = [PlainConfig(m, n, tile_k) for m, n in ((128, 128), (64, 64), (32, 64), (32, 32))]
-    # wide elements and unaligned rows take registers for their offsets: the small ones are always there
-    return found if problem.mx else [*found, replace(found[-1], tile_k=tile_k // 2, stages=1)]
+    tiles = TILES_MX if problem.mx else TILES
+    if not (_whole(problem.a, problem.m, problem.k) and _whole(problem.b, problem.n, problem.k)):
+        # element by element, each with a mask: a 128x128x64 tile of fp16 spilled 6 scalar registers on gfx942
+        tiles = tuple(one for one in tiles if one[0] * one[1] <= 64 * 64)
+    return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in tiles]
+
+
+def _whole(operand: Operand, lines: int, k: int) -> bool:
+    """Whether an operand is loaded 16 bytes a lane: contiguous runs that start and end on multiples of 16 elements."""
+    if operand.shuffle:
+        return True
+    run, other = (k, operand.line) if operand.k == 1 else (lines, operand.k)
+    return 1 in (operand.k, operand.line) and run % 16 == 0 and other % 16 == 0 and operand.array.address % 16 == 0
 
 
 def _fits(config: PlainConfig, problem: PlainProblem) -> bool:

@@ -77,6 +77,10 @@ class PlainConfig:
         planes = 2 if gated else 1
         return int(slots * self.tile_k * (self.tile_m * a_bytes + planes * self.tile_n * b_bytes))
 
+    def scratch_bytes(self) -> int:
+        """Bytes of LDS at most that an fp32 tile takes on its way between layouts, where that is not in the slots."""
+        return self.tile_m * (self.tile_n + 8) * 4
+
     def constraints(self, target: str | Target = "gfx950", problem: Any = None) -> list[str]:
         """What makes this configuration illegal on a target, one sentence each; empty where it is legal.
 
@@ -119,9 +123,8 @@ class PlainConfig:
         if self.group_m < 1:
             wrong.append(f"group_m = {self.group_m} must be at least 1")
         if self.mfma not in (0, 16, 32) or (record.arch == "gfx1250" and self.mfma == 32):
-            wrong.append(
-                f"mfma = {self.mfma}; on {record.arch} it must be 0, 16{'' if record.wave_size == 32 else ' or 32'}"
-            )
+            legal = "0 or 16" if record.wave_size == 32 else "0, 16 or 32"
+            wrong.append(f"mfma = {self.mfma}; on {record.arch} it must be {legal}")
         if self.mfma > min(self.tile_m, self.tile_n):
             wrong.append(f"mfma = {self.mfma} is larger than the tile")
         if wrong:
