@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from . import reference
 from .ahead import Ahead, ArraySpec, Job, compile_ahead
 from .configs import SCHEDULES, Access, GemmSchedule, choose
 from .dense import batched_matmul, linear, matmul
@@ -53,6 +54,7 @@ __all__ = [
     "matmul",
     "plan",
     "product_extents",
+    "reference",
     "scaled_matmul",
     "schedule_name",
     "shuffle_weight",

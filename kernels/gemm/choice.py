@@ -10,9 +10,9 @@ from .plain_config import PlainConfig
 from .plain_plan import Operand, PlainProblem, tile_count
 
 #: Tiles to choose from, largest first: (m, n, waves).
-TILES = ((128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 2))
+TILES: tuple[tuple[int, int, int], ...] = ((128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 2))
 #: The same for products with E8M0 scales, whose tiles are at least 32x32.
-TILES_MX = ((128, 128, 4), (64, 64, 4), (32, 64, 4), (32, 32, 4))
+TILES_MX: tuple[tuple[int, int, int], ...] = ((128, 128, 4), (64, 64, 4), (32, 64, 4), (32, 32, 4))
 
 
 def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, parts: bool = True) -> PlainConfig:
@@ -22,7 +22,13 @@ def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, p
     smaller tiles, and then parts along K, keep more of them busy.
     """
     fitting = _legal(problem, target)
-    chosen = next((one for one in fitting if tile_count(problem, one) >= compute_units), fitting[-1])
+
+    def fills(config: PlainConfig) -> bool:
+        tiles = tile_count(problem, config)
+        most = _most_parts(problem, config) if parts else 1
+        return tiles >= compute_units or tiles * most >= 2 * compute_units
+
+    chosen = next(filter(fills, fitting), fitting[-1])
     return _parted(chosen, problem, target, compute_units) if parts else chosen
 
 
@@ -75,17 +81,23 @@ def _fits(config: PlainConfig, problem: PlainProblem) -> bool:
     return config.tile_m < 2 * max(problem.m, 16) and config.tile_n < 2 * max(problem.n, 64)
 
 
+def _most_parts(problem: PlainProblem, config: PlainConfig) -> int:
+    """Parts along K of four steps at least; 1 where none are legal."""
+    steps = -(-problem.k // config.tile_k)
+    return 1 if problem.groups else max(1, min(steps // 4, 32))
+
+
 def _parted(config: PlainConfig, problem: PlainProblem, target: Target, compute_units: int) -> PlainConfig:
     """The same with parts along K where tiles alone leave most of the GPU idle.
 
     Four workgroups a compute unit, of four steps at least: modelled for M = 1 and N = K = 4096 on gfx950, 16 parts of
     64 tiles take 16,000 clk, 4 parts 25,000, and whole tiles 80,000.
     """
-    tiles, steps = tile_count(problem, config), -(-problem.k // config.tile_k)
+    tiles = tile_count(problem, config)
     if tiles >= compute_units:
         return config
-    splits = min(4 * compute_units // max(tiles, 1), steps // 4, 32)
-    if problem.groups or splits < 2:
+    splits = min(4 * compute_units // max(tiles, 1), _most_parts(problem, config))
+    if splits < 2:
         return config
     parted = replace(config, schedule="split_k", splits=splits)
     return parted if not parted.constraints(target, problem) else config

@@ -66,22 +66,11 @@ def make(target: str) -> dict[str, Any]:
     }
     for problem in problems(target):
         ranked = rank(problem, record, record.compute_units)
-        best, rule = ranked[0], next((one for one in ranked if one.config == _rule(problem, target)), None)
+        best = ranked[0]
         made |= {"parameters": best.parameters, "calibrated": best.calibrated}
-        entries[product_class(problem)] = {
-            "config": asdict(best.config),
-            "clk": best.clk,
-            "rule_clk": rule.clk if rule else None,
-        }
-        print(product_class(problem), best.config.name, best.clk, rule.clk if rule else None, flush=True)
+        entries[product_class(problem)] = {"config": asdict(best.config), "clk": best.clk}
+        print(product_class(problem), best.config.name, best.clk, flush=True)
     return {"made": made, "entries": entries}
-
-
-def _rule(problem: PlainProblem, target: str) -> Any:
-    from .choice import choose_plain
-
-    record = get_target(target)
-    return choose_plain(problem, record, record.compute_units)
 
 
 def main(arguments: list[str]) -> None:
