@@ -1,15 +1,15 @@
 """Matrix products of three textbook pipelines, to hold the model against published measurements of such kernels.
 
 ``python tests/amdwarp/cycles/ladder.py`` compiles them for gfx950 and prints the modelled share of the matrix units
-beside the published one. The kernels are written for this comparison after the pipelines that the source describes, not
-taken from it; four waves, a tile of 256x256x64, 16x16x32 MFMA, copies straight to LDS, padded layouts without conflicts.
-
-Two schedules of this package stand beside published kernels of the same design, tile and wave count, which are not the
-same code: ``inter_wave_256`` beside the eight-wave ping-pong kernel, ``intra_wave_256_gfx942`` beside the four-wave one.
+beside the published one. The kernels are written for this comparison after the pipelines that the source describes,
+not taken from it; four waves, a tile of 256x256x64, 16x16x32 MFMA, copies straight to LDS, padded layouts without
+conflicts. Two schedules of this package stand beside published kernels of the same design, tile and wave count, which
+are not the same code: ``inter_wave_256`` beside the eight-wave ping-pong kernel, ``intra_wave_256_gfx942`` beside the
+four-wave one.
 
 Sources of the measurements: ROCm/gfx950-gluon-tutorials, kernels/gemm/intra_wave/a16w16, README of v4_global_prefetch
-(2af4f7da) and of v5_local_prefetch (22c5f0d9): MI355X, 4096x4096x8192 fp16, thread traces, loop only; of the two designs
-kernels/gemm/inter_wave/a16w16 (22400349) and kernels/gemm/gfx942/intra_wave (17d0b31a), MI300X.
+(2af4f7da) and of v5_local_prefetch (22c5f0d9): MI355X, 4096x4096x8192 fp16, thread traces, loop only; of the two
+designs kernels/gemm/inter_wave/a16w16 (22400349) and kernels/gemm/gfx942/intra_wave (17d0b31a), MI300X.
 """
 
 from __future__ import annotations
