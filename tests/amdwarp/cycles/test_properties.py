@@ -2,8 +2,8 @@
 
 Greedy issue has anomalies: taking work away can move everything behind it into a worse order, and where the oldest wave
 goes first a barrier can help by keeping the younger one alongside. 3 % are allowed for that. The loops are drawn from
-fixed seeds; a search that hunts for anomalies finds about one in a thousand loops with more, up to 12 %: their causes
-stand in docs/cycle-model.md.
+fixed seeds; a search that hunts for anomalies finds some loops in a thousand with more, up to 12 %: see
+docs/cycle-model.md.
 """
 
 from __future__ import annotations
