@@ -311,14 +311,14 @@ def _schedule(
     from .lowering import bridge
     from .lowering.analysis.pipelines import anchor_of
     from .lowering.analysis.windows import marks
-    from .lowering.passes import STAGES, DropWindows, MaterializeWSSchedule, tasks, windows
+    from .lowering.passes import STAGES, TYPED, DropWindows, tasks, windows
     from .lowering.pipeline import run_passes
     from .task_registers import announce
     from .weave import COMPLAINTS, Placement, Weaver, policy
 
     keep, context = _dump_folder(kernel, metadata), mod.context
     module = bridge.read(mod)
-    run_passes(module, [MaterializeWSSchedule()], dump_to=keep)
+    run_passes(module, TYPED, dump_to=keep)
     staged.append(any(anchor_of(op) and not marks(op) for op in module.walk()))
     after = tasks(module)
     announce(module, metadata)

@@ -157,7 +157,8 @@ def announce(module: Any, metadata: dict[str, Any]) -> None:
         if "names" not in marks:  # a block that says no more than where its waves start
             continue
         places = [(0, trunk), *starts_of(op, trunk)]
-        names, lines = ["default", *marks["names"]], [one.split("-") for one in marks["lines"]]
+        names, lines = marks["names"], [one.split("-") for one in marks["lines"]]
+        names = names if len(names) == len(lines) else ["default", *names]  # roles of a schedule all have names
         asked = [None if number == "-1" else int(number) for number in marks["registers"]]
         tasks = [
             TaskWaves(name, waves, start, request, marks["file"][0], int(first), int(last))

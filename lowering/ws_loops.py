@@ -38,6 +38,7 @@ class Loop:
                 env.map[value] = env.value(value, build, user)
         self.low, self.high, self.step = (env.map[bound] for bound in self.loop.operands[:3])
         self.trips = _constant_trips(self.loop)
+        self.least = 0
         self.keys: list[Key] = []
         for offset, positions in self.needs.args.items():
             self._carry(self._iv(offset), self.low)
@@ -58,19 +59,48 @@ class Loop:
         self.keys.append(key)
 
     def write(self) -> None:
+        if self.writer.sync.apart and self.trips is None and self.depth:
+            self._apart(self.build, self.depth)
+        else:
+            self._whole(self.build)
+        for key in self.keys:
+            del self.writer.state[key]
+
+    def _apart(self, build: Builder, trips: int) -> None:
+        """The loop for at least so many iterations; for fewer, code of its own for each number."""
+
+        def long_enough(inside: Builder) -> None:
+            self.least, self.trips = trips, None if trips == self.depth else trips
+            self._whole(inside)
+
+        def too_short(inside: Builder) -> None:
+            self.least, self.trips = 0, None
+            if trips > 1:
+                self._apart(inside, trips - 1)
+            else:
+                self._results()
+
+        self.build = build
+        condition = self._at_least(trips)
+        assert isinstance(condition, Value)
+        self.writer.under(build, condition, [self.env], long_enough, too_short)
+
+    def _whole(self, build: Builder) -> None:
+        """Prologue, steady state and epilogue."""
+        self.build = build
         conditions = {d: self._at_least(d) for d in range(1, self.depth + 1)}
         for turn in range(self.depth):
-            self._turn(
-                self.build, ("prologue", turn), self._takes(0, turn), functools.partial(_same, conditions[turn + 1])
-            )
+            when = functools.partial(_same, conditions[turn + 1])
+            self._turn(build, ("prologue", turn), self._takes(0, turn), when)
         self._steady()
         for turn in range(self.depth):
             later = {offset: conditions[offset - turn] for offset in range(turn + 1, self.depth + 1)}
-            self._turn(self.build, ("epilogue", turn), self._takes(turn + 1, self.depth), later.__getitem__)
+            self._turn(build, ("epilogue", turn), self._takes(turn + 1, self.depth), later.__getitem__)
+        self._results()
+
+    def _results(self) -> None:
         for position, offset in self.needs.results.items():
             self.env.map[self.loop.results[position]] = self.writer.state[self._arg(offset, position)]
-        for key in self.keys:
-            del self.writer.state[key]
 
     def _takes(self, low: int, high: int) -> list[tuple[int, Step]]:
         """The steps at some offsets, with their positions."""
@@ -80,6 +110,8 @@ class Loop:
         """Whether the loop has so many iterations."""
         if self.trips is not None:
             return self.trips >= trips
+        if trips <= self.least:
+            return True
         before = self._ahead(trips - 1)
         return self.build.value(spelling.cmpi("slt", before, self.high))
 
@@ -102,7 +134,7 @@ class Loop:
             [start, self.high, self.step, *(state[key] for key in carried)],
             [state[key].type for key in carried],
             properties=self.loop.properties,
-            attributes=self.loop.attributes,
+            attributes={**self.loop.attributes, **self.writer.sync.loop_attributes},
             regions=[Region([block])],
             loc=self.loop.loc,
         )

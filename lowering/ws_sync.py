@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from . import spelling
 from .analysis.ws_program import Act, Copies, Thread
@@ -37,6 +37,8 @@ class SingleThread:
     """
 
     thread: Thread
+    loop_attributes: dict[str, str] = field(default_factory=dict)
+    apart: bool = False
     phases: bool = False
     late: bool = False
 
@@ -63,6 +65,8 @@ class BetweenTasks:
     thread: Thread
     full: dict[str, Value]
     empty: dict[str, Value]
+    loop_attributes: dict[str, str] = field(default_factory=dict)
+    apart: bool = False
     phases: bool = True
     late: bool = True
 

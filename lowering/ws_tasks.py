@@ -9,6 +9,8 @@ from __future__ import annotations
 from amdwarp.schedule.objects import WSOpRef, WSPipeline, WSRole, WSSchedule
 
 from . import spelling
+from .analysis.pipelines import attribute_of
+from .analysis.tasks import MARKS
 from .analysis.ws_kernel import WSKernel
 from .analysis.ws_program import Thread, role_threads
 from .ir import Block, Module, Op, Region, Value
@@ -17,6 +19,8 @@ from .ws_sync import BetweenTasks, barrier_type
 from .ws_threads import Env, Writer
 
 LAYOUT = "#ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>, #ttg.shared_memory, mutable"
+
+ROLES_FILE = "ws_roles"
 
 
 class Captures:
@@ -61,7 +65,9 @@ def write_tasks(kernel: WSKernel, module: Module, build: Builder, rings: dict[Op
     holder.ops[0].regions = []
     for block in blocks:
         holder.ops[0].add_region(Region([block]))
-    build.insert(_specialize(home, holder, others))
+    op = build.insert(_specialize(home, holder, others))
+    if any(role.max_nreg for role in schedule.roles):
+        _budgets(module, op, [first, *others], [home, *blocks])
 
 
 def _number(module: Module, name: str) -> int:
@@ -80,6 +86,27 @@ def _specialize(home: Block, holder: Block, others: list[WSRole]) -> Op:
         properties={name: f"array<i32: {value}>" for name, value in names.items()},
         attributes={"amdwarp.tasks.starts": f'"{starts}"'},
     )
+
+
+def _budgets(module: Module, op: Op, roles: list[WSRole], blocks: list[Block]) -> None:
+    """Say what each role asks for, and which instructions are its own: role ``i`` is line ``i`` of a file of no kernel.
+
+    The line table of the compiled text then tells roles apart, whose source lines are interleaved.
+    """
+    module.before |= module.after  # a location inside another one is looked up at once
+    module.after = {}
+    for line, (_, block) in enumerate(zip(roles, blocks, strict=True), start=1):
+        for inner in block.walk():
+            if inner.loc is not None:
+                inner.loc = f'callsite({inner.loc} at "{ROLES_FILE}":{line}:1)'
+    numbers = range(1, len(roles) + 1)
+    marks = {
+        "names": [role.name.replace(",", " ") for role in roles],
+        "registers": [str(role.max_nreg or -1) for role in roles],
+        "lines": [f"{number}-{number}" for number in numbers],
+        "file": [ROLES_FILE],
+    }
+    op.attributes |= {f"{MARKS}{name}": attribute_of(",".join(values)) for name, values in marks.items()}
 
 
 def _check_waves(kernel: WSKernel, waves: int) -> None:

@@ -30,6 +30,10 @@ class Synchronization(Protocol):
     """Whether points need the phase of their barrier, beside the slot."""
     late: bool
     """Whether a commit may run behind the end of its span."""
+    loop_attributes: dict[str, str]
+    """Attributes for the steady state of each loop."""
+    apart: bool
+    """Whether loops shorter than prologue and epilogue are code of their own, so that neither has conditions."""
 
     def point(self, writer: Writer, build: Builder, site: Site) -> None:
         """Emit one synchronization point."""
@@ -211,35 +215,55 @@ class Writer:
             if Copies.GROUPS in arrivals:
                 after.attributes[SYNCED] = "true"
 
-    def under(self, build: Builder, condition: Value, envs: Sequence[Env], write: Callable[[Builder], None]) -> None:
-        """Write under a condition; what changes comes out of the ``scf.if``, unchanged where it did not happen."""
-        state = self.state
-        before, known = dict(state), [dict(env.map) for env in envs]
-        then, other = Block(), Block()
-        inside = Builder(then, None, build.loc)
-        write(inside)
-        changed = [key for key, value in state.items() if value is not before.get(key)]
-        made = [
-            (env, old, new)
-            for env, seen in zip(envs, known, strict=True)
-            for old, new in env.map.items()
-            if old not in seen and old.op in self.kernel.owner and self._used_later(old)
-        ]
-        values = [state[key] for key in changed] + [new for *_, new in made]
-        inside.create("scf.yield", values)
-        otherwise = Builder(other, None, build.loc)
-        poison = [
-            otherwise.value(Op("ub.poison", result_types=[new.type], properties={"value": "#ub.poison"}))
-            for *_, new in made
-        ]
-        otherwise.create("scf.yield", [*(before[key] for key in changed), *poison])
-        op = Op("scf.if", [condition], [v.type for v in values], regions=[Region([then]), Region([other])])
+    def under(
+        self,
+        build: Builder,
+        condition: Value,
+        envs: Sequence[Env],
+        write: Callable[[Builder], None],
+        otherwise: Callable[[Builder], None] | None = None,
+    ) -> None:
+        """Write under a condition; what changes comes out of the ``scf.if``, unchanged where nothing happens."""
+        before, known = dict(self.state), [dict(env.map) for env in envs]
+        sides: list[tuple[Block, dict[Key, Value], dict[tuple[int, Value], Value]]] = []
+        for one in (write, otherwise or (lambda inside: None)):
+            block = Block()
+            self._restore(before)
+            for env, seen in zip(envs, known, strict=True):
+                env.map = dict(seen)
+            one(Builder(block, None, build.loc))
+            sides.append((block, dict(self.state), self._made(envs, known)))
+        keys = [key for key in before if any(state.get(key) is not before[key] for _, state, _ in sides)]
+        names = list(dict.fromkeys(name for *_, made in sides for name in made))
+        types = [before[key].type for key in keys]
+        types += [next(made[name] for *_, made in sides if name in made).type for name in names]
+        for block, state, made in sides:
+            inside = Builder(block, None, build.loc)
+            values = [state[key] for key in keys]
+            for name, type_ in zip(names, types[len(keys) :], strict=True):
+                poison = Op("ub.poison", result_types=[type_], properties={"value": "#ub.poison"})
+                values.append(made[name] if name in made else inside.value(poison))
+            inside.create("scf.yield", values)
+        op = Op("scf.if", [condition], types, regions=[Region([block]) for block, *_ in sides])
         build.insert(op)
-        state.update(zip(changed, op.results, strict=False))
+        self._restore(before | dict(zip(keys, op.results, strict=False)))
         for env, seen in zip(envs, known, strict=True):
             env.map = seen
-        for (env, old, _), new in zip(made, op.results[len(changed) :], strict=True):
-            env.map[old] = new
+        for (at, old), new in zip(names, op.results[len(keys) :], strict=True):
+            envs[at].map[old] = new
+
+    def _restore(self, values: dict[Key, Value]) -> None:
+        self.state.clear()  # loops around hold on to it
+        self.state.update(values)
+
+    def _made(self, envs: Sequence[Env], known: Sequence[dict[Value, Value]]) -> dict[tuple[int, Value], Value]:
+        """Values of ops that were made since, and that other ops use."""
+        return {
+            (at, old): new
+            for at, (env, seen) in enumerate(zip(envs, known, strict=True))
+            for old, new in env.map.items()
+            if old not in seen and old.op in self.kernel.owner and self._used_later(old)
+        }
 
     def _used_later(self, old: Value) -> bool:
         mine = self.kernel.owner[old.op] if old.op is not None else None

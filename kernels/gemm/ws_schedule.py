@@ -76,10 +76,17 @@ class WSGemmSchedule(TasksSchedule):
 
 
 _GFX950 = WSGemmSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, ahead=2, mfma=(16, 16, 32))
+_GFX942 = replace(_GFX950, tile_k=32, ring=3, mfma=(16, 16, 16), arch="gfx942")
+_GFX1250 = replace(_GFX950, loaders=1, arch="gfx1250")
 WS_SCHEDULES: dict[str, GemmSchedule] = {
-    "ws_schedule_gfx942": replace(_GFX950, tile_k=32, ring=3, mfma=(16, 16, 16), arch="gfx942"),
+    "ws_schedule_gfx942": _GFX942,
     "ws_schedule_gfx950": _GFX950,
-    "ws_schedule_gfx1250": replace(_GFX950, loaders=1, arch="gfx1250"),
+    "ws_schedule_gfx1250": _GFX1250,
+    # The same schedules carried out in other ways. Stages of a wave pipeline need eight waves and copies to LDS.
+    "ws_pipeline_gfx942": replace(_GFX942, realise="pipeline"),
+    "ws_pipeline_gfx950": replace(_GFX950, realise="pipeline"),
+    "ws_pipeline_gfx1250": replace(_GFX1250, realise="pipeline"),
+    "ws_inter_wave_gfx950": replace(_GFX950, waves_n=4, loaders=8, realise="inter_wave"),
 }
 TASKS: dict[str, GemmSchedule] = HAND_WRITTEN | WS_SCHEDULES
 """Every schedule with roles on waves of their own, hand-written or typed."""

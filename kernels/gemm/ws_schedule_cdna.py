@@ -1,8 +1,8 @@
 """The straight-line GEMM of gfx942 and gfx950, for a typed schedule to specialise.
 
 C = A @ B with fp16 or bf16 operands, fp32 accumulation and C in the operands' type. One loop, one buffer an operand,
-and a wait behind each copy: on a bare Triton it runs as it reads. Which waves load and which multiply, how many versions
-the buffers have and how far the copies run ahead is in ``ws_schedule.py``.
+and a wait behind each copy: on a bare Triton it runs as it reads. Which waves load and which multiply, how many
+versions the buffers have and how far the copies run ahead is in ``ws_schedule.py``.
 """
 
 # The kernel language has no types of its own for tensors.

@@ -204,7 +204,7 @@ def _find_loops(kernel: WSKernel) -> None:
 
 def _no_scope(region: WSRegion, loops: list[Op]) -> LoweringError:
     if not loops:
-        problem = "a scope is one for loop, and this holds none (one of a known length of 0 or 1 is folded away)"
+        problem = "a scope is one for loop, and this holds none (one of no iterations is folded away)"
         return region.error(problem, "wrap a loop, and let its length be an argument")
     found = "a while loop" if len(loops) == 1 else f"{len(loops)} loops"
     return region.error(f"a scope is one for loop, and this holds {found}", "wrap just the loop, with range()")

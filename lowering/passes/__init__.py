@@ -25,6 +25,11 @@ from .open_windows import OpenWindows
 from .place_chunks import PlaceChunks
 from .place_tasks import PlaceTasks
 from .release_arrivals import ReleaseArrivals
+from .stage_ws_loop import StageWSLoop
+from .unfold_scopes import UnfoldScopes
+
+TYPED = (UnfoldScopes(), MaterializeWSSchedule(), StageWSLoop())
+"""Typed schedules: before everything else, which lowers what they make."""
 
 STAGES = (InterWave(), FenceEdges(), JoinPipelines(), DropAnchors())
 """Inter-wave stages."""
@@ -57,6 +62,7 @@ SCHEDULE = (*windows(), *STAGES)
 __all__ = [
     "SCHEDULE",
     "STAGES",
+    "TYPED",
     "ChunkStreams",
     "CountBarriers",
     "DistributeCover",
@@ -72,6 +78,8 @@ __all__ = [
     "PlaceChunks",
     "PlaceTasks",
     "ReleaseArrivals",
+    "StageWSLoop",
+    "UnfoldScopes",
     "tasks",
     "windows",
 ]

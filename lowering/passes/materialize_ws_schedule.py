@@ -50,6 +50,7 @@ from ..rewriter import Builder
 from ..ws_sync import SingleThread
 from ..ws_tasks import write_tasks
 from ..ws_threads import Env, Writer
+from .stage_ws_loop import STAGED
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,10 @@ def _own_ops(kernel: WSKernel) -> set[Op]:
 
 def _pipeline(kernel: WSKernel, build: Builder, rings: dict[Op, Value]) -> None:
     thread = single_thread(kernel)
-    Writer(kernel, thread, rings, SingleThread(thread)).write(build, Env(kernel, _own_ops(kernel)))
+    sync = SingleThread(thread)
+    if kernel.realise == "inter_wave":
+        sync = SingleThread(thread, {STAGED: "unit"}, apart=True)
+    Writer(kernel, thread, rings, sync).write(build, Env(kernel, _own_ops(kernel)))
 
 
 def _erase(kernel: WSKernel, before: list[Op]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,26 @@ def compiled(plan: WSSchedule, how: str, arch: str, **constants: Any) -> Any:
     return amdwarp.compile(gemm, SIGNATURE, values, arch, attrs={"M": "D", "N": "D", "K": "D"}, num_warps=4)
 
 
+@functools.cache
+def wide_compiled(how: str, stage: int = 2, depth: int = 4) -> Any:
+    """``gemm`` of 128x128x64 tiles for eight waves a role, on gfx950."""
+    size = {"BM": 128, "BN": 128, "BK": 64}
+    values = {
+        **layouts("gfx950"),
+        "ACC": gl.amd.AMDMFMALayout(version=4, instr_shape=[16, 16, 32], transposed=True, warps_per_cta=[2, 4]),
+        "LA": gl.BlockedLayout([1, 8], [8, 8], [8, 1], [1, 0]),
+        "LB": gl.BlockedLayout([8, 1], [8, 8], [1, 8], [0, 1]),
+        "SA": gl.PaddedSharedLayout.with_identity_for([[512, 16]], [128, 64], [1, 0]),
+        "SB": gl.PaddedSharedLayout.with_identity_for([[512, 16]], [64, 128], [0, 1]),
+    }
+    plan = schedule(stage, depth)
+    plan = replace(
+        plan, num_warps=16, roles=[WSRole("mma", warps_lo=0, warps_hi=8), WSRole("load", warps_lo=8, warps_hi=16)]
+    )
+    constants = {"S": plan, "HOW": how, **values, **size}
+    return amdwarp.compile(gemm, SIGNATURE, constants, "gfx950", attrs={"M": "D", "N": "D", "K": "D"}, num_warps=8)
+
+
 def operands(k: int, m: int = BM, n: int = BN) -> list[Any]:
     """Arguments of ``gemm``, with the output poisoned."""
     rng = np.random.default_rng(k)
@@ -263,11 +284,11 @@ def operands(k: int, m: int = BM, n: int = BN) -> list[Any]:
     return [a, b, np.full((m, n), np.nan, np.float16), m, n, k, 0]
 
 
-def emulated(kernel: Any, args: list[Any], seed: int = 0) -> Any:
+def emulated(kernel: Any, args: list[Any], seed: int = 0, tile: int = BM) -> Any:
     """The output of a launch in the emulator."""
     args = [one.copy() if isinstance(one, np.ndarray) else one for one in args]
     flat = [one.reshape(-1).view(np.uint8) if isinstance(one, np.ndarray) else one for one in args]
-    grid = (args[3] // BM * (args[4] // BN),)
+    grid = (args[3] // tile * (args[4] // tile),)
     launch(kernel.asm["amdgcn"], flat, grid, seed=seed, lds_bytes=kernel.metadata.shared)
     return args[2]
 

@@ -195,7 +195,7 @@ def test_a_loop_of_known_length(how: str) -> None:
     from ws_kernels import compiled, emulated, operands, schedule
 
     plan = schedule(2, 3, 2)
-    for steps in (2, 3, 5):
+    for steps in (1, 2, 3, 5):
         made, straight = (compiled(plan, one, "gfx950", STEPS=steps) for one in (how, "none"))
         assert "scf.if" not in made.asm["amdwarp"]
         np.testing.assert_array_equal(emulated(made, operands(32 * steps)), emulated(straight, operands(32 * steps)))
@@ -258,7 +258,84 @@ def test_free_of_races_in_ten_orders(shape: tuple[int, int, int], how: str, arch
     race_free(schedule(*shape), how, arch, 10)
 
 
-# ---- three roles in one thread
+# ---- stages of a wave pipeline
+
+
+def test_as_stages_of_a_wave_pipeline() -> None:
+    from ws_kernels import wide_compiled
+
+    filecheck(
+        wide_compiled("inter_wave").asm["amdwarp"],
+        """
+        CHECK: scf.if
+        CHECK: ttg.async_wait {num = 1 : i32}
+        CHECK: amdg.cond_barrier
+        CHECK: scf.for
+        CHECK-NOT: ttg.async_wait
+        CHECK: amdg.buffer_load_to_local
+        CHECK: ttg.async_commit_group
+        CHECK: ttg.local_load
+        CHECK: rocdl.s.setprio
+        CHECK: ttg.async_wait {num = 1 : i32}
+        CHECK: barrier
+        CHECK: tt.dot
+        CHECK: scf.yield
+        CHECK: amdg.cond_barrier
+        """,
+    )
+
+
+@pytest.mark.parametrize("how", ["inter_wave", "pipeline", "tasks"])
+def test_eight_waves_a_role(how: str) -> None:
+    from ws_kernels import emulated, operands, wide_compiled
+
+    for k in (64, 128, 192, 448):
+        args = operands(k, 128, 128)
+        expected = emulated(wide_compiled("none"), args, tile=128)
+        np.testing.assert_array_equal(emulated(wide_compiled(how), args, seed=k, tile=128), expected)
+
+
+def test_stages_are_free_of_races() -> None:
+    from ws_kernels import operands, wide_compiled
+
+    report = check(wide_compiled("inter_wave"), operands(320, 128, 128), (1,), seeds=3)
+    assert report.ok, "\n".join(map(str, report.findings))
+
+
+def test_stages_need_a_version_more_than_their_distance() -> None:
+    from ws_kernels import wide_compiled
+
+    from amdwarp.errors import LoweringError
+
+    with pytest.raises(LoweringError, match="as one software pipeline it gets stuck in producer_acquire of 'smem'"):
+        wide_compiled("inter_wave", stage=2, depth=2)
+    with pytest.raises(LoweringError) as caught:
+        wide_compiled("inter_wave", stage=0, depth=2)
+    assert "a barrier stands inside of the memory stage, which reads what it has just copied" in str(caught.value)
+
+
+# ---- registers
+
+
+def test_budgets_of_roles_are_compared_with_what_they_take() -> None:
+    from dataclasses import replace
+
+    from ws_kernels import compiled, emulated, operands, schedule
+
+    plan = schedule()
+    roles = [WSRole("mma", warps_lo=0, warps_hi=4, max_nreg=24), WSRole("load", warps_lo=4, warps_hi=8)]
+    with pytest.warns(
+        UserWarning, match=r"mma \(ws_roles:1\) takes \d+ registers a thread of a budget of 24; on AMD all"
+    ):
+        kernel = compiled(replace(plan, roles=roles), "tasks", "gfx950", STEPS=0)
+    mma, load = kernel.metadata.tasks
+    assert (mma["name"], load["name"]) == ("mma", "load")
+    assert mma["needs"] == mma["allocated"] > load["needs"] > 0
+    straight = compiled(plan, "none", "gfx950")
+    np.testing.assert_array_equal(emulated(kernel, operands(96)), emulated(straight, operands(96)))
+
+
+# ---- one thread that cannot
 
 
 def test_one_thread_that_would_wait_for_itself_is_refused() -> None:
