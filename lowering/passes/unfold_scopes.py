@@ -52,7 +52,8 @@ class UnfoldScopes:
 
 def _between(begin: Op) -> list[Op]:
     """The ops up to the anchor that closes what ``begin`` opens; none if there is no such anchor in the block."""
-    block, depth, found = begin.block, 1, []
+    block, depth = begin.block, 1
+    found: list[Op] = []
     for op in block.ops[block.index(begin) + 1 :]:
         depth += {"begin": 1, "end": -1}.get(ws_mark(op) or "", 0)
         if not depth:
