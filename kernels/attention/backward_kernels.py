@@ -31,14 +31,20 @@ SCALARS += ["dbias_batch", "dbias_head", "dbias_row", "rows", "keys", "group", "
 
 @triton.jit
 def tile_at(base, first, end, stride, ROWS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows first … first + ROWS - 1 of a (sequence, dim) matrix, zeros at and behind `end` and behind DIM."""
-    row = tl.arange(0, ROWS)[:, None]
+    """Rows first … first + ROWS - 1 of a (sequence, dim) matrix of `end` rows, not 0; zeros behind DIM.
+
+    Behind the end the last row stands again, and whoever takes the tile must not let it count: a mask would put a
+    select, and with it a wait, right behind each load.
+    """
+    first = min(first, end - 1)
+    row = tl.minimum(tl.arange(0, ROWS), end - 1 - first)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
-    at = base + tl.cast(first, tl.int64) * stride + row * stride + column
-    inside = row < end - first
+    at = base + tl.cast(first, tl.int64) * stride + (row * stride + column)
     if DIM < BLOCK:
-        inside = inside & (column < DIM)
-    return tl.load(at, mask=inside, other=0.0)
+        tile = tl.load(at, mask=column < DIM, other=0.0)
+    else:
+        tile = tl.load(at)
+    return tile
 
 
 @triton.jit
@@ -150,34 +156,49 @@ def backward_sinks(parts_ptr, dsinks_ptr, parts, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def load_rows(q_base, dout_base, lse_base, delta_base, first, rows, q_row, dout_row, TILE: tl.constexpr):
+    """What is loaded of one block of rows: q, dout, lse and delta, each with its last row again behind the last one."""
+    row = tl.minimum(first + tl.arange(0, TILE.rows), rows - 1)
+    q = tile_at(q_base, first, rows, q_row, TILE.rows, TILE.dim, TILE.block)
+    do = tile_at(dout_base, first, rows, dout_row, TILE.rows, TILE.dim_v, TILE.block_v)
+    lse = tl.load(lse_base + row)
+    delta = tl.load(delta_base + row)
+    return q, do, lse, delta
+
+
+@triton.jit
 def rows_to_keys(
-    dk, dv, k, v, q_base, dout_base, lse_base, delta_base, bias_base, first, first_key, rows, keys, shift,
-    q_row, dout_row, bias_row, bias_key, scale, softcap, left, right, slope,
+    dk, dv, q, do, lse, delta, k, v, q_base, dout_base, lse_base, delta_base, bias_base, first, first_key, rows, keys,
+    shift, q_row, dout_row, bias_row, bias_key, scale, softcap, left, right, slope,
     KIND: tl.constexpr, TILE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """What one block of rows adds to dk and dv of one block of keys; all of it transposed, keys by rows."""
+    """What one block of rows adds to dk and dv of one block of keys; all of it transposed, keys by rows.
+
+    The next block of rows is loaded first, so that its way from memory is covered by this one's work: stock software
+    pipelining leaves out lse and delta, whose loads no matrix product takes, and waits for them in each turn.
+    """
     ROWS: tl.constexpr = TILE.rows
+    next_q, next_do, next_lse, next_delta = load_rows(
+        q_base, dout_base, lse_base, delta_base, first + ROWS, rows, q_row, dout_row, TILE
+    )
     row = first + tl.arange(0, ROWS)
     key = (first_key + tl.arange(0, TILE.keys))[:, None]
-    inside = row < rows
-    q = tile_at(q_base, first, rows, q_row, ROWS, TILE.dim, TILE.block)
-    do = tile_at(dout_base, first, rows, dout_row, ROWS, TILE.dim_v, TILE.block_v)
-    lse = base2_of(tl.load(lse_base + row, mask=inside, other=float("-inf")))
-    delta = tl.load(delta_base + row, mask=inside, other=0.0)
     bias = 0.0
     if KIND.bias:
         at = bias_base + tl.cast(first, tl.int64) * bias_row + tl.cast(first_key, tl.int64) * bias_key
         at += tl.arange(0, ROWS)[None, :] * bias_row + tl.arange(0, TILE.keys)[:, None] * bias_key
-        bias = tl.load(at, mask=inside[None, :] & (key < keys), other=0.0).to(tl.float32)
+        bias = tl.load(at, mask=(row < rows)[None, :] & (key < keys), other=0.0).to(tl.float32)
+    lse = tl.where(row < rows, base2_of(lse), float("inf"))
     raw = tl.dot(k, tl.trans(q))
     p, slack = probability(
-        raw, lse[None, :], row[None, :] + shift, key, keys, scale, softcap, left, right, slope, bias, KIND, MASKED
-    )
+        raw, lse[None, :], row[None, :] + shift, key, keys, scale, softcap, left, right, slope, bias, KIND,
+        MASKED,
+    )  # fmt: skip
     dv = tl.dot(p.to(do.dtype), do, dv)
     dp = tl.dot(v, tl.trans(do))
     ds = p * (dp - delta[None, :]) * slack
     dk = tl.dot(ds.to(q.dtype), q, dk)
-    return dk, dv
+    return dk, dv, next_q, next_do, next_lse, next_delta
 
 
 @jit
@@ -199,8 +220,17 @@ def backward_keys(
     if first_key >= keys:
         return
     shift = keys - rows
-    k_base = k_ptr + (batch * k_batch + tl.cast(head, tl.int64) * k_head + tl.cast(key0, tl.int64) * k_row) * UNIT
-    v_base = v_ptr + (batch * v_batch + tl.cast(head, tl.int64) * v_head + tl.cast(key0, tl.int64) * v_row) * UNIT
+    wide = tl.cast(head, tl.int64)
+    k_base = k_ptr + (batch * k_batch + wide * k_head + tl.cast(key0, tl.int64) * k_row) * UNIT
+    v_base = v_ptr + (batch * v_batch + wide * v_head + tl.cast(key0, tl.int64) * v_row) * UNIT
+    dk_base = dk_ptr + (batch * dk_batch + wide * dk_head + tl.cast(key0, tl.int64) * dk_row) * UNIT
+    dv_base = dv_ptr + (batch * dv_batch + wide * dv_head + tl.cast(key0, tl.int64) * dv_row) * UNIT
+    dk = tl.zeros((TILE.keys, TILE.block), tl.float32)
+    dv = tl.zeros((TILE.keys, TILE.block_v), tl.float32)
+    if rows <= 0:
+        store_tile(dk_base, first_key, keys, dk_row * UNIT, dk, TILE.keys, TILE.dim, TILE.block)
+        store_tile(dv_base, first_key, keys, dv_row * UNIT, dv, TILE.keys, TILE.dim_v, TILE.block_v)
+        return
     k = tile_at(k_base, first_key, keys, k_row * UNIT, TILE.keys, TILE.dim, TILE.block)
     v = tile_at(v_base, first_key, keys, v_row * UNIT, TILE.keys, TILE.dim_v, TILE.block_v)
     # The rows that see a key are those that the same rule gives with rows and keys, left and right exchanged. Keys
@@ -216,42 +246,41 @@ def backward_keys(
     end_all = max(end_all, begin_all)
     begin_all = min(begin_all, end)
     end_all = min(end_all, end)
-    dk = tl.zeros((TILE.keys, TILE.block), tl.float32)
-    dv = tl.zeros((TILE.keys, TILE.block_v), tl.float32)
     for query_head in range(head * group, head * group + group):
-        wide = tl.cast(query_head, tl.int64)
-        q_base = q_ptr + (batch * q_batch + wide * q_head + tl.cast(row0, tl.int64) * q_row) * UNIT
-        dout_base = dout_ptr + (batch * dout_batch + wide * dout_head + tl.cast(row0, tl.int64) * dout_row) * UNIT
-        lse_base = lse_ptr + batch * lse_batch + wide * lse_head + row0
-        delta_base = delta_ptr + batch * lse_batch + wide * lse_head + row0
+        wide_query = tl.cast(query_head, tl.int64)
+        q_base = q_ptr + (batch * q_batch + wide_query * q_head + tl.cast(row0, tl.int64) * q_row) * UNIT
+        dout_base = dout_ptr + (batch * dout_batch + wide_query * dout_head + tl.cast(row0, tl.int64) * dout_row) * UNIT
+        lse_base = lse_ptr + batch * lse_batch + wide_query * lse_head + row0
+        delta_base = delta_ptr + batch * lse_batch + wide_query * lse_head + row0
         slope = 0.0
         if KIND.alibi:
             slope = tl.load(alibi_ptr + index * alibi_batch + query_head * alibi_head).to(tl.float32)
         bias_base = bias_ptr
         if KIND.bias:
-            bias_base = bias_ptr + batch * bias_batch + wide * bias_head
+            bias_base = bias_ptr + batch * bias_batch + wide_query * bias_head
+        q, do, lse, delta = load_rows(
+            q_base, dout_base, lse_base, delta_base, begin * ROWS, rows, q_row * UNIT, dout_row * UNIT, TILE
+        )
         if MASKS:
             for at in range(begin, begin_all):
-                dk, dv = rows_to_keys(
-                    dk, dv, k, v, q_base, dout_base, lse_base, delta_base, bias_base, at * ROWS, first_key, rows, keys,
-                    shift, q_row * UNIT, dout_row * UNIT, bias_row, bias_key, scale, softcap, left, right, slope,
-                    KIND, TILE, True,
+                dk, dv, q, do, lse, delta = rows_to_keys(
+                    dk, dv, q, do, lse, delta, k, v, q_base, dout_base, lse_base, delta_base, bias_base, at * ROWS,
+                    first_key, rows, keys, shift, q_row * UNIT, dout_row * UNIT, bias_row, bias_key, scale, softcap,
+                    left, right, slope, KIND, TILE, True,
                 )  # fmt: skip
         for at in range(begin_all, end_all):
-            dk, dv = rows_to_keys(
-                dk, dv, k, v, q_base, dout_base, lse_base, delta_base, bias_base, at * ROWS, first_key, rows, keys,
-                shift, q_row * UNIT, dout_row * UNIT, bias_row, bias_key, scale, softcap, left, right, slope,
-                KIND, TILE, False,
+            dk, dv, q, do, lse, delta = rows_to_keys(
+                dk, dv, q, do, lse, delta, k, v, q_base, dout_base, lse_base, delta_base, bias_base, at * ROWS,
+                first_key, rows, keys, shift, q_row * UNIT, dout_row * UNIT, bias_row, bias_key, scale, softcap,
+                left, right, slope, KIND, TILE, False,
             )  # fmt: skip
         if KIND.left:
             for at in range(end_all, end):
-                dk, dv = rows_to_keys(
-                    dk, dv, k, v, q_base, dout_base, lse_base, delta_base, bias_base, at * ROWS, first_key, rows, keys,
-                    shift, q_row * UNIT, dout_row * UNIT, bias_row, bias_key, scale, softcap, left, right, slope,
-                    KIND, TILE, True,
+                dk, dv, q, do, lse, delta = rows_to_keys(
+                    dk, dv, q, do, lse, delta, k, v, q_base, dout_base, lse_base, delta_base, bias_base, at * ROWS,
+                    first_key, rows, keys, shift, q_row * UNIT, dout_row * UNIT, bias_row, bias_key, scale, softcap,
+                    left, right, slope, KIND, TILE, True,
                 )  # fmt: skip
-    dk_base = dk_ptr + (batch * dk_batch + tl.cast(head, tl.int64) * dk_head + tl.cast(key0, tl.int64) * dk_row) * UNIT
-    dv_base = dv_ptr + (batch * dv_batch + tl.cast(head, tl.int64) * dv_head + tl.cast(key0, tl.int64) * dv_row) * UNIT
     store_tile(dk_base, first_key, keys, dk_row * UNIT, dk * scale, TILE.keys, TILE.dim, TILE.block)
     store_tile(dv_base, first_key, keys, dv_row * UNIT, dv, TILE.keys, TILE.dim_v, TILE.block_v)
 

@@ -61,7 +61,7 @@ def run_backward(problem: Backward) -> Gradients:
     """Launch the kernels; returns the gradients."""
     forward = problem.forward
     kind = BackwardKind.of(forward.options, problem.bias_gradient, problem.varlen, problem.unit)
-    of_keys, of_rows = tiles(forward.dim, forward.dim_v)
+    of_keys, of_rows = tiles(forward.dim, forward.dim_v, forward.target.arch)
     rows = problem.lse_steps["lse_head"]
     batch = 1 if problem.varlen else forward.batch
     delta = new_array(forward.q.value, (batch, forward.heads, rows), "fp32")

@@ -43,7 +43,7 @@ def compiled(name: str, kind: BackwardKind, tile: BackwardTile, arch: str, dtype
 
 
 def check(dims, kind, arch, dtype):
-    for name, tile in zip(("backward_keys", "backward_rows"), tiles(*dims), strict=True):
+    for name, tile in zip(("backward_keys", "backward_rows"), tiles(*dims, arch), strict=True):
         text = compiled(name, kind, tile, arch, dtype)
         assert re.findall(r"\.private_segment_fixed_size: +(\d+)", text) == ["0"], (name, dims, kind, arch)
         assert not re.search(r"_atomic_|scratch_", text)
