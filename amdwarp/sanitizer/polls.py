@@ -13,6 +13,8 @@ where the loop does nothing else: no barrier, no store, no matrix instruction. :
         s_branch again
     go:
 
+An atomic that returns the old value and decides a jump ahead is one too: the last wave to arrive goes on.
+
 A compiler may put a copy of the read before the loop; that one is a poll too. A loop that walks through LDS (a search)
 is none: what it reads decides where it reads next.
 """
@@ -45,12 +47,14 @@ class Poll:
         inside: indices of the instructions of the loop (and of the way into it); behind them the wait is over.
         branches: the jumps that may leave `inside`.
         writes: registers that `inside` writes.
+        once: it is not repeated; `inside` is empty.
     """
 
     read: int
     inside: frozenset[int]
     branches: frozenset[int]
     writes: int
+    once: bool = False
 
 
 def polls(program: Program, effects: Sequence[Effects]) -> dict[int, Poll]:
@@ -67,7 +71,7 @@ def polls(program: Program, effects: Sequence[Effects]) -> dict[int, Poll]:
                     found[inst.index] = poll
                     break
     waits = [poll.inside for poll in found.values()]
-    for inst in program.instructions if waits else ():
+    for inst in program.instructions:
         if inst.index not in found and _may_poll(inst.base, effects[inst.index]):
             ahead = _ahead(program, effects, inst.index, waits)
             if ahead is not None:
@@ -77,7 +81,9 @@ def polls(program: Program, effects: Sequence[Effects]) -> dict[int, Poll]:
 
 def may_poll(program: Program) -> bool:
     """True if `polls` may find one, without a look at the operands: for texts that nobody has accepted yet."""
-    reads = [inst.index for inst in program.instructions if inst.base in _READS or "_rtn_" in inst.base]
+    if any(_is_atomic(inst.base) for inst in program.instructions):
+        return True
+    reads = [inst.index for inst in program.instructions if inst.base in _READS]
     for inst in program.instructions if reads else ():
         if inst.base.startswith(("s_branch", "s_cbranch")) and inst.operands and isinstance(inst.operands[0], Symbol):
             loop = range(program.labels.get(inst.operands[0].name, inst.index + 1), inst.index + 1)
@@ -93,9 +99,12 @@ def _is_work(base: str) -> bool:
 
 
 def _may_poll(base: str, effect: Effects) -> bool:
-    if effect.queue != DS or not effect.delivers or "barrier_arrive" in base:
-        return False
-    return base in _READS or "_rtn_" in base
+    return effect.queue == DS and bool(effect.delivers) and (base in _READS or _is_atomic(base))
+
+
+def _is_atomic(base: str) -> bool:
+    """True for an LDS atomic that returns the old value, of a word that is no barrier object."""
+    return base.startswith("ds_") and "_rtn_" in base and "barrier_arrive" not in base
 
 
 def _loop(program: Program, effects: Sequence[Effects], read: int, alone: bool) -> list[int]:
@@ -165,7 +174,7 @@ def _in_loop(program: Program, effects: Sequence[Effects], read: int, loop: Sequ
 
 
 def _ahead(program: Program, effects: Sequence[Effects], read: int, waits: Sequence[frozenset[int]]) -> Poll | None:
-    """The poll that `read` is before a loop that waits, or None."""
+    """The poll that `read` is before a loop that waits or, for an atomic, before a jump; or None."""
     tainted, writes = effects[read].delivers, effects[read].writes
     for at in range(read + 1, min(read + _AHEAD, len(effects))):
         if _decided(program, at, tainted):
@@ -173,7 +182,8 @@ def _ahead(program: Program, effects: Sequence[Effects], read: int, waits: Seque
                 way = _way_into(program, effects, into, waits)
                 if way is not None:
                     return Poll(read, frozenset(range(read, at + 1)) | way, frozenset((at,)), writes)
-            return None
+            is_atomic = _is_atomic(program.instructions[read].base)
+            return Poll(read, frozenset(), frozenset((at,)), 0, once=True) if is_atomic else None
         if program.instructions[at].base.startswith(("s_branch", "s_cbranch")) or not _waits(program, effects, at):
             return None
         tainted, writes = _step(effects[at], tainted), writes | effects[at].writes

@@ -210,7 +210,7 @@ class Waiting:
         return left
 
     def _ends(self, event: InstructionEvent, read: _Read, cell: Cell) -> Callable[[bytes], bool | None] | None:
-        if not read.size or len(read.cells) > 1:
+        if not read.size or len(read.cells) > 1 or read.poll.once:
             return None
         now = bytearray(event.batch.group.lds.data[read.address : read.address + read.size].tobytes())
         low, high = max(cell.address, read.address), min(cell.address + cell.size, read.address + read.size)

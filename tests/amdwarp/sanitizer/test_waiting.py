@@ -200,3 +200,51 @@ def test_a_poll_without_its_wait_comes_to_an_end(at: int) -> None:
     report = run(_mutant("s_waitcnt lgkmcnt(0)", "s_nop 0", at), waves=4)
     assert "register-early-read" in {finding.kind for finding in report.findings}
     assert report.instructions < 100_000
+
+
+#: The last of four waves to arrive reads what all have written.
+LAST = (
+    PROLOGUE
+    + """
+    v_mov_b32_e32 v5, 0x800
+    v_mov_b32_e32 v7, 0
+    v_mov_b32_e32 v8, 1
+    v_xor_b32_e32 v4, 0x300, v1
+    v_readfirstlane_b32 s12, v1
+    s_mov_b64 s[16:17], exec
+    s_cmp_lg_u32 s12, 0
+    s_cbranch_scc1 ready
+    s_mov_b64 exec, 1
+    ds_write_b32 v5, v7
+    s_mov_b64 exec, s[16:17]
+    s_waitcnt lgkmcnt(0)
+    ready:
+    s_barrier
+    ds_write_b32 v1, v0
+    s_mov_b64 exec, 1
+    ds_add_rtn_u32 v10, v5, v8
+    s_mov_b64 exec, s[16:17]
+    s_waitcnt lgkmcnt(0)
+    v_readfirstlane_b32 s22, v10
+    s_cmp_lg_u32 s22, 3
+    s_cbranch_scc1 end
+    ds_read_b32 v11, v2
+    ds_read_b32 v12, v4
+    s_waitcnt lgkmcnt(0)
+    v_add_u32_e32 v13, v11, v12
+    global_store_dword v1, v13, s[6:7]
+    end:
+    """
+)
+
+
+def test_the_last_to_arrive_goes_on() -> None:
+    assert kinds(LAST, waves=4) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("s_cmp_lg_u32 s22, 3", "s_cmp_lg_u32 s22, 1"), ("s_cbranch_scc1 end", "s_nop 0")]
+)
+def test_a_wave_that_is_not_the_last(old: str, new: str) -> None:
+    found = set(kinds(LAST.replace(f"    {old}\n", f"    {new}\n"), waves=4))
+    assert found & {"lds-unpublished-read", "lds-uninitialised-read"}, found
