@@ -298,8 +298,8 @@ def _autocast(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
 
 def product(construct: str, a: Any, b: Any, extras: Extras, precision: str) -> torch.Tensor:
     """A product of tensors by the operator, which records gradients."""
-    a, b, bias, residual = _autocast(a, b, extras.bias, extras.residual)
     _check(construct, extras, b)
+    a, b, bias, residual = _autocast(a, b, extras.bias, extras.residual)
     return torch.ops.amdwarp.gemm_product(
         construct,
         a,
@@ -317,8 +317,8 @@ def product(construct: str, a: Any, b: Any, extras: Extras, precision: str) -> t
 
 def grouped(a: Any, b: Any, offsets: Any, extras: Extras, precision: str) -> torch.Tensor:
     """A grouped product of tensors by the operator, which records gradients."""
-    a, b, bias = _autocast(a, b, extras.bias)
     _check("grouped_matmul", extras, b)
+    a, b, bias = _autocast(a, b, extras.bias)
     activation = activation_name(extras.activation, "grouped_matmul")
     name = _name(extras.out_dtype, "grouped_matmul")
     return torch.ops.amdwarp.gemm_grouped(a, b, offsets, bias, activation, float(extras.scale), name, precision)
@@ -359,6 +359,9 @@ def _check(construct: str, extras: Extras, b: torch.Tensor) -> None:
     """What must be known before the operator's own checks, which come late under a compiler."""
     from .forms import scalar
 
+    if b.device.type not in ("cpu", "cuda"):
+        remedy = "move it to an AMD GPU, or to the CPU inside amdwarp.emulate"
+        raise UsageError(f"a is on device {b.device}", remedy=remedy, construct=construct)
     scalar(construct, "scale", extras.scale)
     scalar(construct, "beta", extras.beta)
     for name, value in extras.arrays.items():

@@ -203,14 +203,19 @@ def rank(
     Raises:
         AmdwarpError: no candidate could be modelled.
     """
+    import numpy as np
+
     from amdwarp.cycles import estimate
+
+    def workspace(elements: int, zeros: bool) -> Any:
+        return np.zeros(elements, problem.accumulator)
 
     made = []
     failed = ""
     for config in (configs or candidates(problem, target, compute_units))[:limit]:
         clk, one = 0.0, None
         try:
-            for launch in launches(problem, config, target, compute_units, _blank_workspace):
+            for launch in launches(problem, config, target, compute_units, workspace):
                 compiled, values = compile_for(launch, target)
                 one = estimate(compiled, [_blank(value) for value in values], launch.grid)
                 clk += one.kernel_clk
@@ -222,12 +227,6 @@ def rank(
     if not made:
         raise AmdwarpError(f"no candidate could be modelled: {failed or 'nothing to compute'}", construct="tune")
     return sorted(made, key=lambda one: one.clk)
-
-
-def _blank_workspace(elements: int, zeros: bool) -> Any:
-    import numpy as np
-
-    return np.zeros(elements, np.float32)
 
 
 def _blank(value: Any) -> Any:
