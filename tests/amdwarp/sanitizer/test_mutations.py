@@ -47,14 +47,15 @@ def test_a_sample(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_all() -> None:
-    missed, changing = [], 0
-    for name, slots in MUTATED.items():
-        verdicts = judge(CASES[name].build(), slots)
-        changing += sum(v.changes for v in verdicts)
-        missed += [f"{name} {line}" for line in _unnoticed(verdicts)]
-    assert changing > 600
-    assert len(missed) <= (1 - RATE) * changing, missed
+@pytest.mark.parametrize("name", MUTATED)
+def test_all(name: str) -> None:
+    """``python tests/amdwarp/sanitizer/mutations.py`` prints the rate over all kernels, and which are missed."""
+    verdicts = judge(CASES[name].build(), MUTATED[name])
+    changing, missed = sum(v.changes for v in verdicts), _unnoticed(verdicts)
+    print(f"{name}: {changing - len(missed)} of {changing} noticed")
+    assert changing > 40
+    # Two in a hundred, or two where a kernel has fewer.
+    assert len(missed) <= max(2, (1 - RATE) * changing), missed
 
 
 def test_two_kernels_of_each_target() -> None:
