@@ -111,9 +111,9 @@ class TasksSchedule(GemmSchedule):
         return wrong
 
 
-_GFX950 = TasksSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, mfma=(16, 16, 32), loaders=1, ahead=2)
+_GFX950 = TasksSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, mfma=(16, 16, 32), loaders=2, ahead=2)
 TASKS: dict[str, GemmSchedule] = {
     "tasks_gfx942": replace(_GFX950, tile_k=32, ring=3, loaders=4, mfma=(16, 16, 16), arch="gfx942"),
     "tasks_gfx950": _GFX950,
-    "tasks_gfx1250": replace(_GFX950, arch="gfx1250"),
+    "tasks_gfx1250": replace(_GFX950, loaders=1, arch="gfx1250"),
 }
