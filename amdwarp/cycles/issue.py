@@ -45,6 +45,8 @@ ALU_BOARD, MEMORY_BOARD, MATRIX_BOARD = 0, 1, 2
 LOADS, STORES, ASYNC, TENSOR, LGKM, DS, KM = range(7)
 #: How many of them are for vector memory.
 VECTOR_COUNTERS = 4
+#: Arrivals at one word that may lie in the future of a wave that looks.
+_RECENT = 64
 #: A register range and the board to look it up on.
 Check = tuple[int, int, int]
 #: A register range, the board, and after how many clk it is ready.
@@ -233,6 +235,9 @@ class LdsOp(Op):
         if (limit := wave.lgkm_limit(t, unit.lgkm_room)) > t:
             unit.cause = COUNTER
             return limit
+        if wave.waits and (again := self._polls(unit, wave, t)):
+            unit.cause = BARRIER
+            return again
         if full := unit.lds.gates[simd.pair].admit(wave, t):
             unit.cause = LDS
             return full
@@ -243,9 +248,21 @@ class LdsOp(Op):
         if queue and queue[-1] > done:
             done = queue[-1]
         queue.append(done)
+        if (flag := wave.arrivals.get(wave.at)) is not None:
+            wave.group.flags.setdefault(flag, []).append(done)
         unit.until = done
         wave.ready = wave.base = t + unit.period
         return 0
+
+    def _polls(self, unit: Unit, wave: Wave, t: int) -> int:
+        """When a poll that finds too few arrivals looks again; 0 if it need not. Its reads take nothing of the LDS."""
+        need = wave.waits.get(wave.at)
+        if need is None or not need[1]:
+            return 0
+        there = wave.group.flags.get(need[0], ())
+        if sum(at <= t for at in there[-_RECENT:]) + max(len(there) - _RECENT, 0) >= need[1]:
+            return 0
+        return t + unit.poll_clk
 
 
 class VectorMemoryOp(Op):

@@ -1,8 +1,9 @@
 """What the waves of a workgroup executed, recorded once and timed as often as wanted.
 
 The emulator interleaves waves as it likes; the record keeps one instruction stream for each wave, with what each memory
-instruction touched. How the streams interleave in time is then the model's business. A kernel whose control flow
-depends on that interleaving (a spin loop) has the stream of the interleaving that was emulated.
+instruction touched. How the streams interleave in time is then the model's business. Of a wait by polling the rounds
+that found nothing are left out, and what it waited for is noted (``flags.py``). Any other control flow that depends on
+the interleaving has the stream of the one that was emulated.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from amdwarp.asm import Program, parse
+from amdwarp.cycles.flags import Flags
 from amdwarp.cycles.lds import PassCounter
 from amdwarp.cycles.parameters import Parameters, load
 from amdwarp.emulator import launch
-from amdwarp.emulator.events import Access, InstructionEvent
+from amdwarp.emulator.events import Access, CompletionEvent, InstructionEvent
 
 Array = np.ndarray[Any, Any]
 
@@ -39,10 +41,16 @@ class Touched:
 
 @dataclass
 class WaveTrace:
-    """One wave: indices of its instructions in `Program.instructions`, and what each touched (None: no memory)."""
+    """One wave: indices of its instructions in `Program.instructions`, and what each touched (None: no memory).
+
+    `waits` and `arrivals`, by position in these lists: (LDS address, arrivals that a poll needs), and the LDS address
+    that an arrival is at; see ``flags.py``.
+    """
 
     pcs: list[int] = field(default_factory=list)
     touched: list[Touched | None] = field(default_factory=list)
+    waits: dict[int, tuple[int, int]] = field(default_factory=dict)
+    arrivals: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -88,6 +96,7 @@ class Recorder:
         self._passes = PassCounter(parameters)
         self._lines: dict[Any, int] = {}
         self._shared: dict[Touched, Touched] = {}
+        self._flags = Flags(program)
         self.groups: list[GroupTrace] = []
         self.lds_high = 0
 
@@ -95,15 +104,28 @@ class Recorder:
         """A workgroup starts."""
         waves = [WaveTrace() for _ in range(self._program.waves)]
         self.groups.append(GroupTrace(index, waves))
+        self._flags.workgroup()
+
+    def workgroup_end(self, index: tuple[int, int, int]) -> None:
+        """A workgroup has ended."""
+        self._flags.finish(self.groups[-1].waves)
 
     def instruction(self, event: InstructionEvent) -> None:
         """An instruction was issued."""
         waves = self.groups[-1].waves[event.first : event.last]
         pc = event.inst.index
+        if pc in self._flags.inside:
+            self._flags.issuing(event, waves)
         touched: Sequence[Touched | None] = self._touched(event) if event.accesses else [None] * len(waves)
         for wave, what in zip(waves, touched, strict=True):
             wave.pcs.append(pc)
             wave.touched.append(what)
+        if self._flags.concerns(event):
+            self._flags.issued(event, waves)
+
+    def complete(self, event: CompletionEvent) -> None:
+        """A memory operation was waited for."""
+        self._flags.complete(event)
 
     def _touched(self, event: InstructionEvent) -> list[Touched]:
         count = event.last - event.first

@@ -32,6 +32,7 @@ class Group:
         self.waiting: list[tuple[Wave, Op, int]] = []
         self.generation = 0
         self.released = 0
+        self.flags: dict[int, list[int]] = {}  # LDS address -> when waves have arrived there
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Wave:
 
     __slots__ = (
         "age",
+        "arrivals",
         "at",
         "base",
         "boards",
@@ -81,6 +83,7 @@ class Wave:
         "tails",
         "touched",
         "vector",
+        "waits",
     )
 
     def __init__(
@@ -104,6 +107,8 @@ class Wave:
         self.marks: list[Mark] = []
         self.tails: dict[int, int] = {}
         self.signalled = 0
+        self.waits: dict[int, tuple[int, int]] = {}
+        self.arrivals: dict[int, int] = {}
 
     def done(self, counter: int, left: int) -> int:
         """When at most `left` of the operations of a counter are under way."""
@@ -216,6 +221,8 @@ class Unit:
         self.lgkm_room, self.vm_room = p.counter_lgkm, p.counter_vm
         count = p.target.simds
         self.simds = [Simd(at, at * 2 // count, self.period) for at in range(count)]
+        # a round of a poll: s_sleep 1, the read, and a dozen scalar instructions around it
+        self.poll_clk = 64 + 2 * int(p.lds_pipe_clk) + 10 * p.issue_period_clk
         self.lds, self.vector, self.scalar = Lds(p, 2), VectorMemory(p), ScalarMemory(p)
         self.loops = find_loops(self.trace.program)
         self.decoded = decode(self.trace.program, self.loops, p)
@@ -239,6 +246,7 @@ class Unit:
             wave = Wave(len(self.waves), group, simd, stream, one.touched, start)
             wave.boards = [[0] * self.decoded.registers for _ in range(3)]
             wave.stalls = [0] * counters
+            wave.waits, wave.arrivals = one.waits, one.arrivals
             self.waves.append(wave)
             simd.waves.append(wave)
             self.wake[simd.number] = min(self.wake[simd.number], simd.on_grid(start))
