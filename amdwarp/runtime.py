@@ -228,10 +228,14 @@ def compile_for(launch: Launch, target: str | Target) -> tuple[Any, list[Any]]:
         raise UsageError(f"argument {unknown[0]!r} is no parameter of the kernel", remedy=f"have {names}")
     signature: dict[str, str] = {}
     hints: dict[str, str] = {}
+    fixed = {one.name for one in launch.kernel.params if one.do_not_specialize}
     for name in launch.kernel.arg_names:
         if name in constexprs or name not in launch.args:
             continue  # compile knows of defaults
         value = launch.args[name]
+        if name in fixed and isinstance(value, int):
+            signature[name] = _describe(name, value)[0]
+            continue
         if isinstance(value, int) and not isinstance(value, bool) and value == 1:
             constexprs[name] = 1
             continue

@@ -18,13 +18,15 @@ class TasksSchedule(GemmSchedule):
     """A GEMM schedule in which `loaders` waves fill the ring for the waves of ``waves_m x waves_n``.
 
     Attributes:
-        loaders: waves of the loading task.
+        loaders: waves of one copy of the loading task.
+        copies: copies of that task, which take K steps in turn; one while gfx1250's data mover does the work.
         ahead: K steps whose copies are under way at once, where they go straight to LDS.
         pad: elements behind each row of a tile in LDS, on gfx1250; 16 bytes keep neighbouring rows on other banks.
     """
 
     quarters: bool = False
     loaders: int = 1
+    copies: int = 1
     ahead: int = 2
     pad: int = 8
 
@@ -94,8 +96,14 @@ class TasksSchedule(GemmSchedule):
             wrong.append("tasks take the tile whole: woven = False, quarters = False")
         if wrong:
             return wrong
-        if not 1 <= self.ahead < self.ring:
-            wrong.append(f"ahead = {self.ahead} copies need a ring of more than {self.ahead} slots, not {self.ring}")
+        if type(self.copies) is not int or self.copies < 1 or self.ring % self.copies:
+            # a slot that two copies fill in turn has phases that one of them does not see
+            return [f"copies = {self.copies!r} do not share a ring of {self.ring} slots evenly"]
+        under_way = self.ahead * self.copies
+        if self.ahead < 1 or (self.direct and under_way >= self.ring):
+            wrong.append(f"{under_way} steps under way need a ring of more than {under_way} slots, not {self.ring}")
+        if self.arch == "gfx1250" and self.copies > 1:
+            wrong.append(f"copies = {self.copies}; on gfx1250 one drives the data mover")
         if self.arch == "gfx942" and self.tile_k != 32:
             wrong.append(f"tile_k = {self.tile_k}; on gfx942 it must be 32")
         for name, waves, step in (("tile_m", self.waves_m, self.mfma[0]), ("tile_n", self.waves_n, self.mfma[1])):
@@ -105,15 +113,15 @@ class TasksSchedule(GemmSchedule):
             wrong.append(f"tile_k = {self.tile_k} is less than one MFMA's {self.mfma[2]}")
         lanes = get_target(self.arch).wave_size
         accumulators = self.tile_m * self.tile_n // (self.multipliers * lanes)
-        budget = share(get_target(self.arch), self.multipliers + self.loaders)
+        budget = share(get_target(self.arch), self.multipliers + self.loaders * self.copies)
         if accumulators > budget // 2:
             wrong.append(f"{accumulators} accumulator registers of {budget} leave no room for operands")
         return wrong
 
 
-_GFX950 = TasksSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, mfma=(16, 16, 32), loaders=2, ahead=2)
+_GFX950 = TasksSchedule(tile_m=128, tile_n=128, ring=4, waves_n=2, mfma=(16, 16, 32), loaders=1, copies=2, ahead=1)
 TASKS: dict[str, GemmSchedule] = {
-    "tasks_gfx942": replace(_GFX950, tile_k=32, ring=3, loaders=4, mfma=(16, 16, 16), arch="gfx942"),
+    "tasks_gfx942": replace(_GFX950, tile_k=32, ring=3, copies=3, mfma=(16, 16, 16), arch="gfx942"),
     "tasks_gfx950": _GFX950,
-    "tasks_gfx1250": replace(_GFX950, loaders=1, arch="gfx1250"),
+    "tasks_gfx1250": replace(_GFX950, copies=1, ahead=2, arch="gfx1250"),
 }
