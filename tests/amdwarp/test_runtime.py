@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +18,13 @@ class Kernel:
     """Stands for a compiled kernel where nothing is compiled."""
 
     arg_names = ("x", "n")
+    params = (SimpleNamespace(name="x", do_not_specialize=False), SimpleNamespace(name="n", do_not_specialize=False))
+
+
+class Unspecialised(Kernel):
+    """One whose `n` is `do_not_specialize`."""
+
+    params = (SimpleNamespace(name="x", do_not_specialize=False), SimpleNamespace(name="n", do_not_specialize=True))
 
 
 def test_memory_span_covers_first_to_last_element() -> None:
@@ -158,6 +166,10 @@ def test_specialisation_is_that_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> 
             "attrs": attrs,
             "options": {"num_warps": 8},
         }
+    for n in (1, 32):
+        compile_for(Launch(Unspecialised(), (1,), {"x": memory[start:], "n": n}, {}, {}), "gfx950")
+        assert seen["signature"] == {"x": "*fp16", "n": "i32"} and not seen["constexprs"]
+        assert seen["attrs"] == {"x": "DS"}
 
 
 @pytest.mark.parametrize(
