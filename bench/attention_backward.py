@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
+from unittest import mock
 
 import numpy as np
 import typer
@@ -54,14 +55,10 @@ class Row:
 def launches(arch: str, rows: int, dim: int) -> list[Launch]:
     """The launches of one backward, not run: equally many rows and keys, no mask."""
     zeros = np.zeros((1, HEADS, rows, dim), np.float16)
+    lse = np.zeros((1, HEADS, rows), np.float32)
     found: list[Launch] = []
-    run = backward_launch.run
-    try:
-        backward_launch.run = found.append
-        with amdwarp.emulate(arch):
-            attention_backward(*[zeros] * 5, np.zeros((1, HEADS, rows), np.float32))
-    finally:
-        backward_launch.run = run
+    with mock.patch.object(backward_launch, "run", found.append), amdwarp.emulate(arch):
+        attention_backward(zeros, zeros, zeros, zeros, zeros, lse)
     return found
 
 
