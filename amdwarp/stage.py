@@ -8,6 +8,7 @@ dead code that any Triton removes, and the kernel means the same without its sch
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from .errors import UsageError
 SCOPES = ("inter_wave", "intra_wave")
 PHASE_GAPS = (1, 2)
 PRIORITIES = range(4)
-NAMED = ("scope", "priority", "pair", "phase_gap")
+NAMED = ("scope", "priority", "pair", "phase_gap", "order")
 
 BEGIN = "amdwarp.stage.begin"
 END = "amdwarp.stage.end"
@@ -24,6 +25,19 @@ PRIORITY = "amdwarp.stage.priority"
 PHASE_GAP = "amdwarp.stage.phase_gap"
 PAIR = "amdwarp.stage.pair"
 SCOPE = "amdwarp.stage.scope"
+ORDER = "amdwarp.stage.order"
+
+_GROUP, _REPEAT = r"[MRWGSCTV]\d*", r"(\d+)\(([^()]*)\)"
+
+
+def expand_order(text: str) -> str | None:
+    """The order of a window without repeats: ``"2(M T2) M"`` is ``"M T2 M T2 M"``; None for what is none.
+
+    Groups are a letter and a count: M matrix instructions, R and W LDS reads and writes, G and S global loads and
+    stores, C copies to LDS, T transcendentals, V other vector instructions. ``n(...)`` repeats what it encloses.
+    """
+    flat = re.sub(_REPEAT, lambda found: " ".join([found[2].strip()] * int(found[1])), text).split()
+    return " ".join(flat) if flat and all(re.fullmatch(_GROUP, one) for one in flat) else None
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,7 @@ class StageSpec:
         priority: 0 (lowest) to 3 (highest), the operand of ``s_setprio``; None leaves it unsaid.
         pair: id that ties two intra-wave regions together, or None.
         phase_gap: stages that the second wave group runs behind the first, 1 or 2; None leaves it unsaid, which is 1.
+        order: of the instructions of an intra-wave region, as `expand_order` reads it, or None for one by cost.
     """
 
     label: str | None = None
@@ -43,6 +58,7 @@ class StageSpec:
     priority: int | None = None
     pair: int | None = None
     phase_gap: int | None = None
+    order: str | None = None
 
     def __post_init__(self) -> None:
         if self.label is not None and not isinstance(self.label, str):
@@ -66,6 +82,13 @@ class StageSpec:
                 raise self._error(f"phase_gap must be 1 or 2, not {self.phase_gap!r}")
             if self.scope != "inter_wave":
                 raise self._error("phase_gap belongs to scope='inter_wave' only", "drop phase_gap")
+        if self.order is not None:
+            if not isinstance(self.order, str) or expand_order(self.order) is None:
+                raise self._error(
+                    f"order must be groups of instructions, not {self.order!r}", 'write it like "8(M T2 V2) 8(M V5)"'
+                )
+            if self.scope != "intra_wave":
+                raise self._error("order belongs to scope='intra_wave' only", "drop order")
 
     def _error(self, problem: str, remedy: str = "") -> UsageError:
         name = f" {self.label!r}" if isinstance(self.label, str) else ""
@@ -129,6 +152,9 @@ class warp_pipeline_stage:
         pair: id of a two-region window, a non-negative integer, intra-wave only.
         phase_gap: how many stages apart the two groups run, 1 (where it is not given) or 2; inter-wave only, on the
             first stage of a loop only.
+        order: of the instructions of a window, intra-wave only, as LLVM is asked for it: groups of a letter and a
+            count, ``"8(M T2 V2) 8(M V5)"``. Matrix, memory and transcendental instructions must be as many as there
+            are; V is the other vector work beside them. By default they are dealt out by cost.
 
     Raises:
         UsageError: while the kernel is compiled, for any other argument, and for a call that no ``with`` opens.
@@ -145,12 +171,14 @@ class warp_pipeline_stage:
         priority: Any = None,
         pair: Any = None,
         phase_gap: Any = None,
+        order: Any = None,
         _semantic: Any = None,
         **unknown: Any,
     ) -> None:
         try:
             _check_call(len(unnamed), [*unknown], opened=_semantic is None or _opened_by_with())
-            self.spec = StageSpec(_plain(label), _plain(scope), _plain(priority), _plain(pair), _plain(phase_gap))
+            arguments = map(_plain, (label, scope, priority, pair, phase_gap, order))
+            self.spec = StageSpec(*arguments)
         except UsageError as error:
             error.locate(_kernel_line())
             raise
@@ -176,5 +204,7 @@ class warp_pipeline_stage:
         mark = builder.get_int32(0)
         mark.set_attr(kind, builder.get_string_attr(self.spec.label or ""))
         mark.set_attr(SCOPE, builder.get_string_attr(self.spec.scope))
+        if kind == BEGIN and self.spec.order is not None:
+            mark.set_attr(ORDER, builder.get_string_attr(expand_order(self.spec.order)))
         for key, value in numbers.items():
             mark.set_attr(key, builder.get_int32_attr(value))

@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 from .cache import decode, paged_attention
-from .configs import SCHEDULES, PlainSchedule
+from .configs import SCHEDULES, PingPongSchedule, PlainSchedule
 from .forward import attention, varlen_attention
 from .options import AttentionOptions
 
 __all__ = [
     "SCHEDULES",
     "AttentionOptions",
+    "PingPongSchedule",
     "PlainSchedule",
     "attention",
     "decode",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amdwarp.errors import UsageError
 from amdwarp.target import Target, get_target
 
+from ..gemm.layouts import LdsLayout, OperandTile, derive
 from .forms import Form
+from .operands import Operand
 from .problem import Problem
 
 #: Rows of queries that the split-KV form takes.
@@ -70,13 +72,119 @@ class PlainSchedule:
         )
 
 
+#: Ping-pong keeps values in their stage, and asks a wave for any of its lanes, by Gluon's ``inline_asm``.
+NEWEST_CONSTRUCTS = (3, 9)
+#: Rows from which on it is the default: it has tiles of 256, the plain kernel of 128.
+PING_PONG_ROWS = 129
+
+#: What LLVM is asked for in the two MFMA stages, by head dim: matrix, transcendental and other vector instructions. The
+#: row maxima come first, in a chain that no exponential can overtake; the sums come last. Chosen by the cycle model.
+QK_ORDERS = {64: "7(M T2 V6) T2 V6 M", 128: "8(M T2 V2) 8(M V5)"}
+PV_ORDERS = {64: "3(M V9) 1(M T V6) 3(M T4 V4) 1(M T3 V4)", 128: "6(M V5) 4(M T V2) 6(M T2 V2)"}
+
+
+@dataclass(frozen=True)
+class PingPongSchedule:
+    """Two groups of four waves, one stage apart; see `ping_pong_gfx950`.
+
+    Attributes:
+        ring: key blocks that LDS holds of K, and of V: 3 or 4.
+        block_m, block_n: rows of a workgroup and keys of a block; the layouts are made for 256 and 64.
+        lazy: rescale O only where a row grows beyond 2**`threshold` times its reference.
+        threshold: in powers of two, 0 to 14; P reaches 2**threshold, and so do its fp16 elements.
+        xcds: dies that the hardware deals workgroups to in turn.
+        dim, ratio, masked: of the problem, as `for_problem` fills them in.
+    """
+
+    ring: int = 4
+    block_m: int = 256
+    block_n: int = 64
+    lazy: bool = True
+    threshold: float = 8.0
+    xcds: int = 8
+    dim: int = 128
+    ratio: int = 1
+    masked: bool = True
+
+    @property
+    def num_warps(self) -> int:
+        """Waves of a workgroup, 32 rows each."""
+        return self.block_m // 32
+
+    @property
+    def qk_order(self) -> str:
+        """Of the stage of q K."""
+        return QK_ORDERS[self.dim]
+
+    @property
+    def pv_order(self) -> str:
+        """Of the stage of P V."""
+        return PV_ORDERS[self.dim]
+
+    def k_layout(self) -> LdsLayout:
+        """LDS layout of a tile of K: keys are the outer dimension of its operand, elements are contiguous."""
+        return derive(OperandTile(self.block_n, self.dim, True, 32))
+
+    def v_layout(self) -> LdsLayout:
+        """LDS layout of a tile of V: elements are the outer dimension of its operand, and contiguous."""
+        return derive(OperandTile(self.dim, self.block_n, False, 32))
+
+    def lds_bytes(self) -> int:
+        """Bytes of LDS that both rings take, padding included."""
+        return self.k_layout().size_bytes(self.ring) + self.v_layout().size_bytes(self.ring)
+
+    def for_problem(self, problem: Problem) -> PingPongSchedule:
+        """The schedule with what a kernel must know of the problem."""
+        masked = problem.options.causal or problem.keys % self.block_n != 0
+        return replace(self, dim=problem.dim, ratio=problem.ratio, masked=masked)
+
+    def constraints(self, target: str | Target) -> list[str]:
+        """What makes this schedule illegal on a target, one sentence each."""
+        record = get_target(target)
+        if record.arch != "gfx950":
+            return [f"ping-pong attention is made for gfx950, not for {record.arch}"]
+        wrong = [
+            f"{name} = {getattr(self, name)!r} is none of {', '.join(map(str, legal))}"
+            for name, legal in (("ring", (3, 4)), ("block_m", (256,)), ("block_n", (64,)), ("dim", (64, 128)))
+            if getattr(self, name) not in legal or type(getattr(self, name)) is not int
+        ]
+        if type(self.lazy) is not bool:
+            wrong.append(f"lazy = {self.lazy!r} is no bool")
+        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float):
+            wrong.append(f"threshold = {self.threshold!r} is no number")
+        elif not 0 <= self.threshold <= 14:
+            wrong.append(f"threshold = {self.threshold} leaves 0 to 14, where P fits into fp16")
+        if type(self.xcds) is not int or self.xcds < 1:
+            wrong.append(f"xcds = {self.xcds!r} is no int of at least 1")
+        if not wrong and self.lds_bytes() > record.lds_bytes:
+            wrong.append(f"the rings take {self.lds_bytes()} bytes of LDS, {record.arch} has {record.lds_bytes}")
+        return wrong
+
+    def refusals(self, problem: Problem) -> list[str]:
+        """Why it cannot compute a problem, one sentence each; the plain schedule can."""
+        options = problem.options
+        wrong: list[str] = []
+        if problem.target.arch != "gfx950":
+            return self.constraints(problem.target)
+        if problem.fp8 or (problem.dim, problem.dim_v) not in ((64, 64), (128, 128)):
+            wrong.append("ping-pong attention takes fp16 and bf16 heads of 64 or of 128 elements")
+        given = [name for name in ("window", "softcap") if getattr(options, name) is not None]
+        wrong += [f"ping-pong attention has no {name}" for name in given]
+        wrong += [f"ping-pong attention has no {name}" for name in problem.extras if name != "sinks"]
+        for name in ("q", "k", "v", "out"):
+            one: Operand = getattr(problem, name)
+            if one.address % 16 or any(step % 8 for step in problem.steps[name]):
+                wrong.append(f"ping-pong attention takes rows that are 16-byte aligned, and those of {name} are not")
+        return wrong
+
+
 def fewest_waves(target: Target) -> int:
     """Waves that a workgroup needs: compiling the kernel for one wave of gfx1250 aborts Triton 3.9."""
     return 2 if target.arch == "gfx1250" else 1
 
 
-Schedule = PlainSchedule
-SCHEDULES: dict[str, Schedule] = {"plain": PlainSchedule()}
+Schedule = PlainSchedule | PingPongSchedule
+SCHEDULES: dict[str, Schedule] = {"plain": PlainSchedule(), "ping_pong": PingPongSchedule()}
 
 
 def plain_schedule(problem: Problem, fold: int, splits: int | None = None) -> PlainSchedule:
@@ -90,15 +198,39 @@ def plain_schedule(problem: Problem, fold: int, splits: int | None = None) -> Pl
     return PlainSchedule(block_m, block_n, splits or 1, waves)
 
 
-def named(checker: Any, schedule: Any) -> Schedule | None:
-    """The schedule a caller asked for; None leaves the choice to the problem, and so does ``"plain"`` for its tiles."""
-    if schedule is None or schedule == "plain":
-        return None
+def chosen(problem: Problem, schedule: Any, triton: tuple[int, ...]) -> Schedule | None:
+    """The schedule of a problem; None for a plain one whose tiles the problem decides.
+
+    Args:
+        problem: what to compute.
+        schedule: what the caller asked for: a name, a schedule, or None for the default.
+        triton: version at hand.
+
+    Raises:
+        UsageError: a schedule that is none, or that cannot compute the problem.
+    """
     if isinstance(schedule, str) and schedule in SCHEDULES:
-        return SCHEDULES[schedule]
-    if isinstance(schedule, PlainSchedule):
-        return schedule
-    raise checker.error(f"schedule is {schedule!r}", f"take one of {', '.join(SCHEDULES)}, a schedule, or None")
+        schedule = SCHEDULES[schedule] if schedule != "plain" else "plain"
+    if schedule == "plain":
+        return None
+    if schedule is None:
+        default = PingPongSchedule()
+        taken = triton >= NEWEST_CONSTRUCTS and problem.rows >= PING_PONG_ROWS and not default.refusals(problem)
+        return default if taken else None
+    if not isinstance(schedule, PlainSchedule | PingPongSchedule):
+        raise problem.checker.error(
+            f"schedule is {schedule!r}", f"take one of {', '.join(SCHEDULES)}, a schedule, or None"
+        )
+    check(schedule, problem.target)
+    if isinstance(schedule, PingPongSchedule):
+        if wrong := schedule.refusals(problem):
+            raise problem.checker.error(wrong[0], 'take schedule="plain", or None')
+        if triton < NEWEST_CONSTRUCTS:
+            raise problem.checker.error(
+                "ping-pong attention needs Triton 3.9, whose Gluon has inline assembly",
+                'take schedule="plain", or None',
+            )
+    return schedule
 
 
 def check(schedule: Schedule, target: str | Target) -> None:

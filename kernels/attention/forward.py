@@ -9,7 +9,7 @@ import numpy as np
 from amdwarp.runtime import is_tensor
 
 from .operands import Checker, Operand, new_array
-from .plan import run_plain
+from .plan import compute
 from .problem import (
     Problem,
     check_agree,
@@ -67,7 +67,7 @@ def attention(
         layout: ``"bhsd"``, or ``"bshd"`` where q, k, v and out have rows before heads.
         out: where the result goes, of the shape of q with the heads of v; a new array by default. It has the dtype of
             q; for fp8 inputs it is fp16, bf16 or fp32, and bf16 by default.
-        schedule: ``"plain"``, a schedule of `configs`, or None for the default of the problem.
+        schedule: ``"plain"``, ``"ping_pong"``, a schedule of `configs`, or None for the default of the problem.
         q_scale, k_scale, v_scale: what fp8 elements are to be multiplied by: a number, or fp32 that broadcasts to
             (batch, query heads) for q and to (batch, key heads) for k and v.
 
@@ -105,7 +105,7 @@ def attention(
         compute_units, found,
     )  # fmt: skip
     if batch and rows:
-        run_plain(problem, schedule)
+        compute(problem, schedule)
     return result.value if lse is None else (result.value, lse)
 
 
@@ -195,7 +195,7 @@ def varlen_attention(
         target, compute_units, found | starts,
     )  # fmt: skip
     if sequences and rows:
-        run_plain(problem, schedule)
+        compute(problem, schedule)
     return result.value if lse is None else (result.value, lse)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from amdwarp.errors import UnsupportedTritonError
 from amdwarp.runtime import Launch, run
+from amdwarp.weave import windows_are
 
-from .configs import DECODE_ROWS, PlainSchedule, check, named, plain_schedule
+from .configs import DECODE_ROWS, PingPongSchedule, PlainSchedule, check, chosen, plain_schedule
 from .forms import Form
 from .operands import EXTENT_LIMIT, Operand, new_array
 from .problem import Problem, check_total
@@ -32,8 +33,8 @@ OPTIONAL = {
 }
 
 
-def kernel(module: str, name: str) -> Any:
-    """A kernel function of this family; imports Triton.
+def triton_version() -> tuple[int, ...]:
+    """Of the Triton at hand.
 
     Raises:
         UnsupportedTritonError: no Triton, or one that these kernels do not compile with.
@@ -46,28 +47,85 @@ def kernel(module: str, name: str) -> Any:
         raise UnsupportedTritonError(
             f"attention needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
         )
+    return found.version
+
+
+def kernel(module: str, name: str) -> Any:
+    """A kernel function of this family; imports Triton."""
+    triton_version()
     return getattr(import_module(f".{module}", __package__), name)
 
 
-def run_plain(problem: Problem, schedule: Any = None, splits: int | None = None) -> None:
+def compute(problem: Problem, schedule: Any = None, splits: int | None = None) -> None:
+    """Compute a problem, with the schedule that was asked for or the default one.
+
+    Args:
+        problem: what to compute.
+        schedule: as the caller gave it.
+        splits: workgroups that share the keys of a sequence, for the plain kernel.
+    """
+    taken = chosen(problem, schedule, triton_version())
+    if isinstance(taken, PingPongSchedule):
+        made = taken.for_problem(problem)
+        check(made, problem.target)
+        # The kernel is right in any order of instructions. Where masks take the registers that an order needs, LLVM
+        # gives it up, and that must not keep a problem from being computed; `amdwarp explain` shows what was realised.
+        with windows_are("off"):
+            run(ping_pong_launch(problem, made))
+    else:
+        run_plain(problem, taken, splits)
+
+
+def run_plain(problem: Problem, schedule: PlainSchedule | None = None, splits: int | None = None) -> None:
     """Compute a problem with the plain kernel, and join its splits if it has any."""
-    chosen = named(problem.checker, schedule)
     # where rows are few, those of all query heads of a key head fill a tile together, and its keys are read once
     fold = problem.ratio if problem.rows <= DECODE_ROWS else 1
-    if not isinstance(chosen, PlainSchedule):
-        chosen = plain_schedule(problem, fold, splits)
-    check(chosen, problem.target)
-    form = chosen.form(problem, fold)
-    check_total(problem.checker, "batch times splits", problem.batch, chosen.splits)
-    if chosen.splits == 1:
-        run(plain_launch(problem, chosen, form, problem.out, problem.lse, problem.steps["out"]))
+    taken = schedule or plain_schedule(problem, fold, splits)
+    check(taken, problem.target)
+    form = taken.form(problem, fold)
+    check_total(problem.checker, "batch times splits", problem.batch, taken.splits)
+    if taken.splits == 1:
+        run(plain_launch(problem, taken, form, problem.out, problem.lse, problem.steps["out"]))
         return
     rows, heads, batch = problem.rows, problem.heads, problem.batch
-    part = _scratch(problem, (chosen.splits, batch, rows, heads, problem.dim_v))
-    part_lse = _scratch(problem, (chosen.splits, batch, heads, rows))
+    part = _scratch(problem, (taken.splits, batch, rows, heads, problem.dim_v))
+    part_lse = _scratch(problem, (taken.splits, batch, heads, rows))
     steps = (part.strides[1], part.strides[3], part.strides[2])
-    run(plain_launch(problem, chosen, form, part, part_lse, steps))
+    run(plain_launch(problem, taken, form, part, part_lse, steps))
     run(join_launch(problem, form, part, part_lse))
+
+
+def ping_pong_launch(problem: Problem, schedule: PingPongSchedule) -> Launch:
+    """The launch of ``ping_pong_gfx950.attend``."""
+    tiles = math.ceil(problem.rows / schedule.block_m)
+    arguments: dict[str, Any] = {
+        "q_ptr": problem.q.value,
+        "k_ptr": problem.k.value,
+        "v_ptr": problem.v.value,
+        "out_ptr": problem.out.value,
+        "rows": problem.rows,
+        "keys": problem.keys,
+        "heads": problem.heads,
+        "tiles": tiles,
+        "scale": problem.options.scale_of(problem.dim) * LOG2_E,
+        "lse_batch": 0 if problem.lse is None else problem.lse.strides[0],
+        "lse_head": 0 if problem.lse is None else problem.lse.strides[1],
+    }
+    for name, (batch, head, row) in problem.steps.items():
+        # a product with 8 tells the compiler that rows are aligned
+        arguments |= {f"{name}_batch": batch, f"{name}_head": head, f"{name}_row_units": row // 8}
+    constants: dict[str, Any] = {"OPT": problem.options, "S": schedule}
+    for name, value in (("lse_ptr", problem.lse), ("sinks_ptr", problem.extras.get("sinks"))):
+        if value is None:
+            constants[name] = None
+        else:
+            arguments[name] = value.value
+    # Two waves share a SIMD: without accumulation registers all 256 of one are ordinary, and none is copied. Packed
+    # fp32 arithmetic does not run beside MFMAs.
+    attributes = (("amdgpu-agpr-alloc", "0,0"), ("target-features", "-packed-fp32-ops"))
+    options = {"num_warps": schedule.num_warps, "enable_fp_fusion": True, "llvm_fn_attrs": attributes}
+    grid = (tiles * problem.heads, problem.batch)
+    return Launch(kernel("ping_pong_gfx950", "attend"), grid, arguments, constants, options)
 
 
 def _scratch(problem: Problem, shape: tuple[int, ...]) -> Operand:

@@ -8,6 +8,7 @@ attribute             on                           says
 ====================  ===========================  =================================================================
 ``WINDOW``            opening and closing wall     number of the window in its module, also its LLVM sync id
 ``LABEL``             opening wall                 the author's name for it, or ``""``
+``WANTED``            opening wall                 the order that the author asks for, if there is one
 ``REGION``            operations of a pair         0 or 1: the region the operation was written in
 ``INDEX``             operations                   position in the window as it was written
 ``STREAM``            operations                   memory, matrix, vector or free
@@ -42,6 +43,7 @@ PRICE = "amdwarp.window.price"
 ORDER = "amdwarp.window.order"
 OPS = "amdwarp.window.ops"
 PAIRED = "amdwarp.window.paired"
+WANTED = "amdwarp.window.wanted"
 ON_OPS = (REGION, INDEX, STREAM, CHUNK, PRICE)
 
 INTRA_WAVE = "intra_wave"

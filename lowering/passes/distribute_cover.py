@@ -14,7 +14,8 @@ After::
 
     rocdl.sched.barrier {amdwarp.window.end = 1, amdwarp.window.order = "R M R M2 R M R M2 G M5 G M5"}
 
-Refuses nothing.
+Where the author gave an order, it is taken instead. Refuses one that has other numbers of matrix, memory or
+transcendental instructions than there are.
 """
 
 from __future__ import annotations
@@ -24,9 +25,24 @@ from dataclasses import dataclass
 from ..analysis.cover import Anchor, anchors, matrix_clocks, plan
 from ..analysis.pricing import FP4, Slot, arch_of, scaled_types
 from ..analysis.types import parse_type
-from ..analysis.windows import ORDER, STREAM, Stream, Window, order_text, prices_of, quoted, windows_of
+from ..analysis.windows import (
+    ORDER,
+    STREAM,
+    WANTED,
+    Group,
+    Stream,
+    Window,
+    order_text,
+    parse_order,
+    prices_of,
+    quoted,
+    unquoted,
+    windows_of,
+)
 from ..dialect import Kind, kind_of
 from ..ir import Module, Op
+
+NAME = "distribute_cover"
 
 
 @dataclass(frozen=True)
@@ -39,12 +55,28 @@ class DistributeCover:
     """
 
     vector: bool = True
-    name: str = "distribute_cover"
+    name: str = NAME
 
     def run(self, module: Module) -> None:
         for window in windows_of(module):
-            arch = arch_of(module)
-            window.end.attributes[ORDER] = quoted(order_text(_order(window, module, arch, self.vector)))
+            found = _order(window, module, arch_of(module), self.vector)
+            if WANTED in window.begin.attributes:
+                found = _wanted(window, found)
+            window.end.attributes[ORDER] = quoted(order_text(found))
+
+
+def _wanted(window: Window, dealt: list[Group]) -> list[Group]:
+    """The author's order, which must have as many of each instruction as there are; `dealt` has."""
+    asked = parse_order(unquoted(window.begin.attributes[WANTED]))
+    for slot in Slot:
+        have, want = (sum(count for one, count in groups if one is slot) for groups in (dealt, asked))
+        if slot.exact and have != want:
+            raise window.error(
+                f"its order has {want} of the instructions {slot.value}, and there are {have}",
+                "count them anew, or leave the order out",
+                NAME,
+            )
+    return asked
 
 
 def _order(window: Window, module: Module, arch: str, spread: bool) -> list[tuple[Slot, int]]:

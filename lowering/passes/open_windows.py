@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amdwarp.stage import BEGIN, END
+from amdwarp.stage import ORDER as STAGE_ORDER
 
 from .. import spelling
 from ..analysis.windows import (
@@ -36,6 +37,7 @@ from ..analysis.windows import (
     LABEL,
     PAIRED,
     REGION,
+    WANTED,
     WINDOW,
     mark_label,
     mark_pair,
@@ -200,6 +202,10 @@ def _open(number: int, first: _Region, second: _Region | None) -> None:
     begin.attributes[LABEL] = quoted(first.label or last.label)
     if second is not None:
         begin.attributes[PAIRED] = "unit"
+        if STAGE_ORDER in second.begin.attributes:
+            raise second.error("the second region of a pair has an order", "give it to the first, for both")
+    if STAGE_ORDER in first.begin.attributes:
+        begin.attributes[WANTED] = first.begin.attributes[STAGE_ORDER]
     end = insert_before(last.end, spelling.sched_barrier(loc=begin.loc))
     end.attributes[ENDS] = f"{number} : i32"
     for op in dict.fromkeys((first.begin, first.end, last.begin, last.end)):

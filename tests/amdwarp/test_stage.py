@@ -19,7 +19,7 @@ from triton.experimental.gluon._runtime import GluonASTSource
 
 import amdwarp
 from amdwarp.errors import AmdwarpError, LoweringError, ProtocolError, UsageError
-from amdwarp.stage import StageSpec
+from amdwarp.stage import StageSpec, expand_order
 
 ROW = gl.BlockedLayout([1], [64], [8], [0])
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "n": "i32"}
@@ -60,6 +60,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"phase_gap": 1.0}, "phase_gap must be 1 or 2, not 1.0"),
     ({"scope": "intra_wave", "phase_gap": 1}, "phase_gap belongs to scope='inter_wave' only; drop phase_gap"),
     ({"scope": "intra_wave", "phase_gap": 2}, "phase_gap belongs to scope='inter_wave' only; drop phase_gap"),
+    ({"order": "M T2"}, "order belongs to scope='intra_wave' only; drop order"),
+    *(
+        ({"scope": "intra_wave", "order": order}, f"order must be groups of instructions, not {order!r}; write it like")
+        for order in ("", "M X2", "2(M T", "2(M 3(T))", 5)
+    ),
 ]
 
 
@@ -83,12 +88,17 @@ def test_an_argument_is_refused(arguments: dict[str, Any], words: str) -> None:
         {"scope": "intra_wave"},
         {"scope": "intra_wave", "pair": 0},
         {"scope": "intra_wave", "pair": 7},
+        {"scope": "intra_wave", "order": "2(M T2 V2) M8"},
     ],
     ids=str,
 )
 def test_an_argument_is_taken(arguments: dict[str, Any]) -> None:
     spec = StageSpec(**arguments)
     assert {name: getattr(spec, name) for name in arguments} == arguments
+
+
+def test_repeats_of_an_order_are_written_out() -> None:
+    assert expand_order("2(M T2 V2)  M8 3( R )") == "M T2 V2 M T2 V2 M8 R R R"
 
 
 @gluon.jit
@@ -217,7 +227,7 @@ def no_with_in_triton(x, y, n):
         tl.store(y, i)
 
 
-NAMES = "scope, priority, pair, phase_gap"
+NAMES = "scope, priority, pair, phase_gap, order"
 CALLS: dict[str, tuple[Any, str]] = {
     "misspelt": (misspelt, f"unknown argument 'prioriti'; it takes label, {NAMES}"),
     "unnamed": (unnamed_arguments, f"3 arguments without a name; label comes first; name {NAMES}"),

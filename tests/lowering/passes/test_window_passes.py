@@ -21,6 +21,10 @@ from amdwarp.lowering.passes import (
 )
 from window_snippets import LEFT, SLOT, TILE, buffer_load, windowed
 
+from amdwarp.errors import LoweringError
+from amdwarp.stage import BEGIN
+from amdwarp.stage import ORDER as STAGE_ORDER
+
 pytestmark = pytest.mark.usefixtures("needs_triton")
 
 SINGLE = """
@@ -207,6 +211,32 @@ def test_cover_is_dealt_out_by_width() -> None:
     mod = run(PAIR, OpenWindows(), ChunkStreams(), DistributeCover())
     # 16 clocks for each LDS read and 64 for the global load want eight MFMA of 16 clocks, and there are four
     check(mod, 'CHECK: amdwarp.window.order = "R2 M R2 M G M2"')
+
+
+def wanting(order: str, region: int = 0) -> Module:
+    mod = windowed(PAIR)
+    opened = [op for op in mod.walk() if BEGIN in op.attributes]
+    opened[region].attributes[STAGE_ORDER] = f'"{order}"'
+    return mod
+
+
+def test_the_order_of_the_author_is_taken() -> None:
+    mod = wanting("M V3 R4 M2 G M")
+    for one in (OpenWindows(), ChunkStreams(), DistributeCover()):
+        one.run(mod)
+    check(mod, 'CHECK: amdwarp.window.order = "M V3 R4 M2 G M"')
+
+
+def test_an_order_of_other_numbers_is_refused() -> None:
+    mod = wanting("M R4 M2 G")
+    with pytest.raises(LoweringError, match="its order has 3 of the instructions M, and there are 4; count them anew"):
+        for one in (OpenWindows(), ChunkStreams(), DistributeCover()):
+            one.run(mod)
+
+
+def test_the_order_of_a_pair_belongs_to_its_first_region() -> None:
+    with pytest.raises(LoweringError, match="the second region of a pair has an order; give it to the first, for both"):
+        OpenWindows().run(wanting("M R4 M3 G", region=1))
 
 
 def test_groups_stand_before_the_closing_wall() -> None:
