@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,11 +69,25 @@ def run(
     def say(text: str) -> None:
         errors.print(f"{next(done)}/{runs} {text}", markup=False, highlight=False)
 
-    results = run_cases(chosen, machine, wanted, say)
+    kept: list[Row] = []
+
+    def keep(rows: Sequence[Row]) -> None:
+        kept[:] = rows
+        if output is not None:
+            write(kept, output)
+
+    try:
+        results = run_cases(chosen, machine, wanted, say, keep)
+    except KeyboardInterrupt:
+        if kept:
+            _print(kept)
+        place = f"in {output}" if kept and output is not None else "in no file"
+        errors.print(f"broken off; {len(kept)} figures so far, {place}", style="red", markup=False, highlight=False)
+        raise
     for name, where, why in results.missing:
         errors.print(f"{name}: no {where} figure: {' '.join(why.split())}", style="red", markup=False, highlight=False)
-    if output is not None:
-        write(results.rows, output)
+    if output is not None and not results.rows:
+        errors.print(f"no figures: {output} was not written", style="red", markup=False, highlight=False)
     _print(results.rows)
     raise typer.Exit(1 if results.missing else 0)
 

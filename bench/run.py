@@ -50,6 +50,7 @@ def run_cases(
     machine: Machine,
     wanted: Sequence[str] = (),
     say: Callable[[str], object] = lambda text: None,
+    keep: Callable[[Sequence[Row]], object] = lambda rows: None,
 ) -> Results:
     """Run cases.
 
@@ -58,6 +59,7 @@ def run_cases(
         machine: what this runs on.
         wanted: sources to take; by default hardware where it is there, the model elsewhere, and the CPU.
         say: told of each case before it runs.
+        keep: given all rows so far after each case, so that a run that is broken off loses none but the case's own.
 
     Returns:
         the rows, and the cases that failed, which do not stop the others.
@@ -78,13 +80,20 @@ def run_cases(
         for source in (source for source in sources if source != CPU):
             say(f"{case.name}: {source}")
             rows, why = _hardware_or_why(case, machine) if source == HARDWARE else _modelled_or_why(case, machine)
-            results.rows += rows
+            _add(results, rows, keep)
             if why:
                 results.missing.append((case.name, source, why))
     if on_host:
-        _host(on_host, machine, results, say)
-    check(results.rows)
+        _host(on_host, machine, results, say, keep)
     return results
+
+
+def _add(results: Results, rows: Sequence[Row], keep: Callable[[Sequence[Row]], object]) -> None:
+    """Take the rows of a case."""
+    if rows:
+        check(rows)
+        results.rows += rows
+        keep(results.rows)
 
 
 def _modelled_or_why(case: Case, machine: Machine) -> tuple[list[Row], str]:
@@ -93,6 +102,8 @@ def _modelled_or_why(case: Case, machine: Machine) -> tuple[list[Row], str]:
         return modelled_rows(case, machine, case.modelled()), ""
     except AmdwarpError as error:
         return [], str(error)
+    except Exception as error:  # of stock Triton, for one; a fault in one case does not stop the others
+        return [], f"{type(error).__name__}: {error}"
 
 
 def _hardware_or_why(case: Case, machine: Machine) -> tuple[list[Row], str]:
@@ -125,7 +136,13 @@ def _hardware(case: Case, machine: Machine, bench: Callable[..., Any] | None = N
 # pytest-benchmark
 
 
-def _host(chosen: Sequence[Case], machine: Machine, results: Results, say: Callable[[str], object]) -> None:
+def _host(
+    chosen: Sequence[Case],
+    machine: Machine,
+    results: Results,
+    say: Callable[[str], object],
+    keep: Callable[[Sequence[Row]], object],
+) -> None:
     for module, package in (("pytest", "pytest"), ("pytest_benchmark", "pytest-benchmark")):
         if importlib.util.find_spec(module) is None:
             raise UsageError(f"{package} is not installed", remedy='pip install "amdwarp[bench]"')
@@ -134,8 +151,7 @@ def _host(chosen: Sequence[Case], machine: Machine, results: Results, say: Calla
         entries, why = _pytest(case)
         if why:
             results.missing.append((case.name, CPU, why))
-        for entry in entries:
-            results.rows += host_rows(entry, case, machine)
+        _add(results, [row for entry in entries for row in host_rows(entry, case, machine)], keep)
 
 
 def _pytest(case: Case) -> tuple[list[dict[str, Any]], str]:

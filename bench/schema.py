@@ -15,6 +15,7 @@ from typing import Any
 
 from amdwarp.cycles.parameters import load
 from amdwarp.errors import UsageError
+from amdwarp.files import write_whole
 from amdwarp.target import TARGETS
 
 from .metrics import CPU, HARDWARE, MODELLED, SOURCES, get_metric
@@ -148,7 +149,7 @@ def check(rows: Iterable[Row]) -> None:
 
 
 def write(rows: Sequence[Row], path: str | Path) -> None:
-    """Write rows as JSON or CSV, by the path's suffix.
+    """Write rows as JSON or CSV, by the path's suffix: the whole file or, where that fails, nothing.
 
     Raises:
         UsageError: a row that is wrong, another suffix, or a place that cannot be written.
@@ -157,7 +158,7 @@ def write(rows: Sequence[Row], path: str | Path) -> None:
     file = Path(path)
     text = _dump(rows, suffix_of(file))
     try:
-        file.write_text(text, encoding="utf-8")
+        write_whole(file, text)
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from error
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import bench_samples as samples
@@ -71,6 +74,57 @@ def test_run_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(read(tmp_path / "r.json")) == 2
 
 
+#: ``amdwarp bench run`` on a case that is done at once and one that says so and goes on and on.
+SLOW_RUN = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import bench_samples as samples
+from amdwarp.bench import machine, registry
+from amdwarp.bench.machine import Machine
+from amdwarp.bench.registry import Case, Modelled
+from amdwarp.cli import main
+
+def slow():
+    print("slow", file=sys.stderr, flush=True)
+    time.sleep(300)
+
+quick = Modelled(samples.DIGEST, True, {{"kernel_clk": 1234.0}}, {{}})
+made = [Case("gemm", name, "", "fp16", "gfx950", modelled=work) for name, work in (("a", lambda: quick), ("b", slow))]
+registry.cases = lambda: {{case.name: case for case in made}}
+machine.this_machine = lambda: Machine("3.9.0", "0.1.0", "", "2026-01-01T00:00:00+00:00", "Test CPU", None)
+main(["bench", "run", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("output", ["r.json", "r.csv", ""])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_a_run_that_is_broken_off_keeps_what_it_has(tmp_path: Path, output: str, number: signal.Signals) -> None:
+    words = ["-o", str(tmp_path / output)] if output else []
+    command = [sys.executable, "-c", SLOW_RUN.format(folder=str(Path(__file__).parent)), *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as run:
+        assert run.stderr is not None
+        while (line := run.stderr.readline()) != "slow\n":
+            assert line, "it ended before the second case"
+        run.send_signal(number)
+        said, error = run.communicate(timeout=120)
+    if output:
+        assert [(row.variant, row.p50) for row in read(tmp_path / output)] == [("a", 1234.0)]
+        assert [file.name for file in tmp_path.iterdir()] == [output]
+    if number == signal.SIGINT:
+        assert run.returncode == 130 and "Traceback" not in error and "1234" in said
+        place = str(tmp_path / output) if output else "no file"
+        assert "".join(f"broken off; 1 figures so far, in {place}".split()) in "".join(error.split())
+
+
+@pytest.mark.usefixtures("two_cases")
+def test_a_run_without_a_figure_leaves_the_file_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write([samples.row("kernel_clk", 5.0)], tmp_path / "r.json")
+    assert call("run", "gemm/bad", "-o", str(tmp_path / "r.json")) == 1
+    assert read(tmp_path / "r.json")[0].p50 == 5.0
+    assert "no figures:" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("two_cases")
 @pytest.mark.parametrize(
     ("words", "text"),
@@ -114,9 +168,6 @@ def test_report_refuses_a_forged_file(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_command_starts_without_the_optional_packages() -> None:
-    import subprocess
-    import sys
-
     code = "import sys, amdwarp.bench.commands; print({'plotly', 'torch', 'triton', 'pytest'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "set()\n" and commands.app is not None

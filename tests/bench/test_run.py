@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from amdwarp.bench import run as runner
 from amdwarp.bench.machine import Gpu, Machine
 from amdwarp.bench.registry import Case, GpuWork, HostWork, Modelled, cases, select
 from amdwarp.bench.rows import hardware_rows, host_row, percentiles
+from amdwarp.bench.schema import Row
 
 from amdwarp.errors import EmulatorError, UsageError
 
@@ -260,3 +262,30 @@ def test_launches_reach_the_stand_in_driver() -> None:
     assert driver._active is before
     parts = work.parts()
     assert set(parts) == {"launch_overhead.plan", "launch_overhead.triton"} and len(parts["launch_overhead.plan"]) == 1
+
+
+# A run that is broken off
+
+
+def test_rows_are_handed_over_after_each_case() -> None:
+    seen: list[list[str]] = []
+
+    def keep(rows: Sequence[Row]) -> None:
+        seen.append([f"{row.variant} {row.metric}" for row in rows])
+
+    def interrupt() -> Modelled:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_cases([case(), case(variant="w"), case(variant="x", modelled=interrupt), case()], HERE, keep=keep)
+    first = ["v kernel_clk", "v vgprs"]
+    assert seen == [first, [*first, "w kernel_clk", "w vgprs"]]
+
+
+def test_a_fault_of_stock_triton_does_not_stop_the_others() -> None:
+    def fail() -> Modelled:
+        raise RuntimeError("PassManager::run failed")
+
+    results = runner.run_cases([case(variant="bad", modelled=fail), case()], HERE)
+    assert results.missing == [("gemm/bad/1x2x3/fp16/gfx950", "modelled", "RuntimeError: PassManager::run failed")]
+    assert len(results.rows) == 2
