@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,14 +83,9 @@ def test_needs_are_read_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     from amdwarp import asm
     from amdwarp.asm.reader import parse_instruction
 
-    class Program:
-        instructions = [
-            parse_instruction(line.strip(), at)
-            for at, line in enumerate(TEXT.splitlines(), 1)
-            if line.strip().startswith(("v_", "s_", "global_"))
-        ]
-
-    monkeypatch.setattr(asm, "parse", lambda text: Program)
+    lines = [(line.strip(), at) for at, line in enumerate(TEXT.splitlines(), 1)]
+    found = [parse_instruction(*one) for one in lines if one[0].startswith(("v_", "s_", "global_"))]
+    monkeypatch.setattr(asm, "parse", lambda text: SimpleNamespace(instructions=found))
     # 41 vector registers, then six accumulation registers from a multiple of four on
     assert needs(tasks((4, None), (1, None)), TEXT) == [44 + 6, 24]
 
