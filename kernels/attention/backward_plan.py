@@ -93,7 +93,7 @@ class BackwardTile:
 
 # Widest block of a head -> (rows, keys) of the kernel of dk and dv, and of the kernel of dq. They are small enough for
 # every combination of options to leave scratch memory alone on every GPU, which a test compiles for. On gfx950, head
-# dim 128, dk and dv with 64 x 128 take 3887 clk for each 64 x 64 logits where 32 x 64 take 4376 (cycle model), but
+# dim 128, dk and dv with 64 x 128 take 3907 clk for each 64 x 64 logits where 32 x 64 take 4132 (cycle model), but
 # spill with a window.
 TILES = {
     64: ((64, 64), (128, 64)),
@@ -101,8 +101,8 @@ TILES = {
     256: ((32, 32), (32, 32)),
 }
 # Stages of stock software pipelining for the kernel of dq; that of dk and dv loads ahead by itself. Head dim 128, 64 x
-# 64 logits, cycle model: gfx950 takes 2966 clk with one and 2185 with two; gfx942 takes 3330 with one and 7649 with
-# two, where LDS has conflicts. gfx1250 is not calibrated.
+# 64 logits, cycle model: gfx950 takes 2977 clk with one and 2428 with two; gfx942 takes 3335 with one and 11635
+# with two, where LDS has conflicts. gfx1250 is not calibrated.
 STAGES = {"gfx942": 1, "gfx950": 2, "gfx1250": 1}
 
 
