@@ -63,9 +63,16 @@ def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:
     tile_k = 128 if problem.mx or narrow <= 1 else 64 if narrow <= 2 else 32
     tiles = TILES_MX if problem.mx else TILES
     if not (_whole(problem.a, problem.m, problem.k) and _whole(problem.b, problem.n, problem.k)):
-        # element by element, each with a mask: a 128x128x64 tile of fp16 spilled 6 scalar registers on gfx942
-        tiles = tuple(one for one in tiles if one[0] * one[1] <= 64 * 64)
+        # element by element, each with a mask: 128x128x64 of fp16 spilled 6 scalar registers on gfx942, 64x64x128 of
+        # fp8 7 on gfx950
+        tiles, tile_k = _small(tiles), min(tile_k, 64) if not problem.mx else tile_k
+    if {problem.a.format, problem.b.format} & {"e2m3", "e3m2"}:
+        tiles = _small(tiles)  # widening the elements of 128x128 spilled 264 registers
     return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in tiles]
+
+
+def _small(tiles: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
+    return tuple(one for one in tiles if one[0] * one[1] <= 64 * 64)
 
 
 def _whole(operand: Operand, lines: int, k: int) -> bool:
