@@ -67,12 +67,13 @@ def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:
         # fp8 7 on gfx950
         tiles, tile_k = _small(tiles), min(tile_k, 64) if not problem.mx else tile_k
     if {problem.a.format, problem.b.format} & {"e2m3", "e3m2"}:
-        tiles = _small(tiles)  # widening the elements of 128x128 spilled 264 registers
+        # widening the elements of 128x128 spilled 264 registers on gfx950, of 64x64 26 on gfx1250
+        tiles = _small(tiles, 32 if target.wave_size == 32 else 64)
     return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in tiles]
 
 
-def _small(tiles: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
-    return tuple(one for one in tiles if one[0] * one[1] <= 64 * 64)
+def _small(tiles: tuple[tuple[int, int, int], ...], edge: int = 64) -> tuple[tuple[int, int, int], ...]:
+    return tuple(one for one in tiles if one[0] * one[1] <= edge * edge)
 
 
 def _whole(operand: Operand, lines: int, k: int) -> bool:

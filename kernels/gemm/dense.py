@@ -6,11 +6,10 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from amdwarp.errors import UsageError
-from amdwarp.runtime import Launch, current_emulation, run
 from amdwarp.target import Target
 
-from .configs import SCHEDULES, GemmSchedule
+from .configs import GemmSchedule
+from .dispatch import check_schedule, run_plain, run_scheduled
 from .dtypes import BYTES, FLOATS, FP8, XF32_TARGETS
 from .epilogue import Epilogue
 from .forms import (
@@ -27,15 +26,12 @@ from .forms import (
     read_residual,
     refuse_gradients,
 )
-from .operands import Array, check_can_run, check_same_place, device_of, empty, rank, read
+from .operands import Array, check_same_place, device_of, rank, read
 from .plain_config import PlainConfig
-from .plain_plan import Operand, PlainProblem, launches
-from .plan import Matrix, plan
+from .plain_plan import Operand, PlainProblem
 from .preshuffle import ShuffledWeight
-from .tuning import choose_config
 
 PRECISIONS = {"ieee": "ieee", "xf32": "tf32"}
-_SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def product(
@@ -93,37 +89,9 @@ def product(
     if not matrix.size:
         return result
     check_schedule(construct, schedule)
-    if not _scheduled(problem, schedule, target, compute_units):
+    if not run_scheduled(problem, schedule, target, compute_units):
         run_plain(problem, schedule, target, compute_units, tune)
     return result
-
-
-def check_schedule(construct: str, schedule: Any) -> None:
-    """Refuse a schedule of a type that is none."""
-    if schedule is not None and not isinstance(schedule, (str, GemmSchedule, PlainConfig)):
-        raise error(
-            construct,
-            f"schedule is {schedule!r}",
-            f"take inter_wave or one of {', '.join(SCHEDULES)}, plain, a GemmSchedule, a PlainConfig, or None",
-        )
-
-
-def run_plain(problem: PlainProblem, schedule: Any, target: Target, compute_units: int, tune: bool = False) -> None:
-    """Run a product in the plain family."""
-    check_can_run(problem.a.array.value, problem.a.array.name, problem.construct)
-    if isinstance(schedule, PlainConfig):
-        config = schedule
-    else:
-        emulation = current_emulation()
-        # a sample of workgroups would leave parts out of the sums
-        sampled = emulation is not None and emulation.workgroups is not None
-        config = choose_config(problem, target, compute_units, tune=tune, parts=not sampled)
-
-    def workspace(elements: int, zeros: bool) -> Any:
-        return empty(problem.out.value, (elements,), problem.accumulator, zeros=zeros)
-
-    for launch in launches(problem, config, target, compute_units, workspace):
-        run(launch)
 
 
 def _by(shape: tuple[int, ...]) -> str:
@@ -265,55 +233,6 @@ def _folded(problem: PlainProblem) -> PlainProblem:
         residual_batch=(),
     )
     return replace(folded, residual_line=lines[2]) if problem.residual is not None else folded
-
-
-# ---- the scheduled kernels
-
-
-def _scheduled(problem: PlainProblem, schedule: Any, target: Target, compute_units: int) -> bool:
-    """Run a product with a wave-level schedule where one is asked for, or legal and worth it; False if not run."""
-    if isinstance(schedule, PlainConfig) or schedule == "plain":
-        return False
-    matrices = scheduled_matrices(problem)
-    if isinstance(matrices, str):
-        if schedule is None:
-            return False
-        raise problem.error(matrices, "pass schedule=None, 'plain' or a PlainConfig")
-    dtype = _SHORT[problem.a.array.dtype]
-    if schedule is None and not worth_scheduling(problem, target):
-        return False
-    made = plan(*matrices, dtype, schedule, target=target, compute_units=compute_units)
-    check_can_run(problem.a.array.value, "a", problem.construct)
-    values = {"a_ptr": problem.a.array.value, "b_ptr": problem.b.array.value, "c_ptr": problem.out.value}
-    run(Launch(made.function(), made.grid, values | made.arguments, made.constexprs, made.options))
-    return True
-
-
-def scheduled_matrices(problem: PlainProblem) -> tuple[Matrix, Matrix, Matrix] | str:
-    """The operands as the scheduled family takes them, or why it does not."""
-    if problem.a.array.dtype not in _SHORT:
-        return f"the scheduled kernels multiply {' and '.join(_SHORT)}, not {problem.a.array.dtype}"
-    if problem.epilogue.out != problem.a.array.dtype or not problem.epilogue.trivial:
-        return "the scheduled kernels have no epilogue"
-    if problem.batch or problem.b.shuffle or not problem.k:
-        return "the scheduled kernels multiply two matrices"
-    return (
-        Matrix(problem.m, problem.k, problem.a.line, problem.a.k, problem.a.array.address),
-        Matrix(problem.k, problem.n, problem.b.k, problem.b.line, problem.b.array.address),
-        Matrix(problem.m, problem.n, problem.out_line, problem.out_column, problem.out.address),
-    )
-
-
-def worth_scheduling(problem: PlainProblem, target: Target) -> bool:
-    """Whether the default of a shape is a scheduled kernel: legal, and no tile of it mostly empty."""
-    matrices = scheduled_matrices(problem)
-    if isinstance(matrices, str) or problem.m < 64 or problem.n < 64:
-        return False
-    try:
-        plan(*matrices, _SHORT[problem.a.array.dtype], None, target=target)
-    except UsageError:
-        return False
-    return True
 
 
 # ---- public functions

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dense import PRECISIONS, _check_dtypes, _check_precision, _step, check_schedule, run_plain
+from .dense import PRECISIONS, _check_dtypes, _check_precision, _step
+from .dispatch import check_schedule, run_plain
 from .forms import Extras, by_operator, check_extents, epilogue_of, error, output, output_columns, read_bias
 from .operands import Array, check_same_place, device_of, place_of, read
 from .plain_config import PlainConfig

@@ -6,7 +6,9 @@ from typing import Any
 
 from amdwarp.target import Target
 
-from .dense import _promoted, check_schedule, run_plain
+from .configs import GemmSchedule
+from .dense import _promoted
+from .dispatch import check_schedule, run_plain, run_scheduled
 from .dtypes import BYTES, FORMAT_OF, FORMATS, FP8, MX_TARGETS, refuse_foreign_fp8
 from .forms import (
     Extras,
@@ -44,7 +46,7 @@ def scaled_matmul(
     beta: float = 1.0,
     scale: float = 1.0,
     out_dtype: Any = "bfloat16",
-    schedule: str | PlainConfig | None = None,
+    schedule: str | GemmSchedule | PlainConfig | None = None,
     tune: bool = False,
 ) -> Any:
     """(scale_a * A) @ (scale_b * B) with fp32 accumulation and an epilogue. No gradient is recorded.
@@ -69,7 +71,7 @@ def scaled_matmul(
         format_a, format_b: of bytes: ``e2m1`` (the default), ``e2m3`` or ``e3m2``, lowest bits first.
         out, bias, bias_axis, activation, residual, beta, scale: as for `matmul`.
         out_dtype: of the result.
-        schedule: ``plain``, a `PlainConfig`, or None for the choice of the shape.
+        schedule: as for `matmul`.
         tune: as for `matmul`.
 
     Raises:
@@ -93,7 +95,7 @@ def int8_matmul(
     beta: float = 1.0,
     scale: float = 1.0,
     out_dtype: Any = None,
-    schedule: str | PlainConfig | None = None,
+    schedule: str | GemmSchedule | PlainConfig | None = None,
     tune: bool = False,
 ) -> Any:
     """A @ B of int8 with exact int32 sums, which wrap past 2**31; then scales and an epilogue in fp32.
@@ -221,9 +223,7 @@ def _int8(
 
 def _run(problem: PlainProblem, schedule: Any, target: Target, compute_units: int, tune: bool) -> Any:
     check_schedule(problem.construct, schedule)
-    if schedule not in (None, "plain") and not isinstance(schedule, PlainConfig):
-        raise problem.error(f"there is no schedule {schedule!r} of it", "take plain, a PlainConfig, or None")
-    if problem.out.size:
+    if problem.out.size and not run_scheduled(problem, schedule, target, compute_units):
         run_plain(problem, schedule, target, compute_units, tune)
     return problem.result
 

@@ -145,7 +145,7 @@ E8 = ones(40, 8, dtype=np.uint8), ones(8, 50, dtype=np.uint8)
         (scaled(*FP4, *E8, format_a="e4m3"), "format_a = 'e4m3' of uint8 elements; pass one of e2m3, e3m2, e2m1"),
         (scaled(FP4[0][:, :10], FP4[1][:10], *E8), "K = 20 of a; an MX product needs a multiple of 32"),
         (scaled(out_dtype="int32"), "out_dtype = int32 of a float product; pass a float out_dtype"),
-        (scaled(schedule="inter_wave_128"), "there is no schedule 'inter_wave_128' of it"),
+        (scaled(schedule="inter_wave_128"), "this schedule multiplies fp16 and bf16, not fp8e4nv"),
         (
             scaled(*FP4, *E8, schedule=PlainConfig(16, 16, 64)),
             "a 16x16x64 tile; with E8M0 scales it is at least",

@@ -13,6 +13,7 @@ from amdwarp.kernels.gemm.tables import problems
 
 import amdwarp
 from amdwarp import UsageError
+from amdwarp.target import TARGETS as KNOWN
 from amdwarp.target import get_target
 
 pytest.importorskip("triton")
@@ -92,6 +93,10 @@ def test_shipped_tables_are_legal_and_say_how_they_were_made(target):
         assert tuning.choose_config(problem, record, record.compute_units) == PlainConfig(**entry["config"])
         found += 1
     assert found == len(table["entries"])
+
+
+def test_every_target_has_a_table():
+    assert sorted(KNOWN) == TABLES
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx950", "gfx1250"])
