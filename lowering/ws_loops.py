@@ -44,6 +44,11 @@ class Loop:
             self._carry(self._iv(offset), self.low)
             for position in positions:
                 self._carry(self._arg(offset, position), env.map[self.loop.operands[3 + position]])
+        for value, (_, distance) in self.needs.carried.items():
+            poison = Op("ub.poison", result_types=[value.type], properties={"value": "#ub.poison"})
+            nothing = build.value(poison)
+            for age in range(1, distance + 1):
+                self._carry(self._aged(value, age), nothing)
 
     def _is_buffer(self, value: Value) -> bool:
         return self.kernel.pipeline_of(value) is not None
@@ -53,6 +58,10 @@ class Loop:
 
     def _arg(self, offset: int, position: int) -> Key:
         return ("arg", self.scope, str(offset), str(position))
+
+    def _aged(self, value: Value, age: int) -> Key:
+        """What an op computed so many turns ago."""
+        return ("aged", self.scope, str(list(self.needs.carried).index(value)), str(age))
 
     def _carry(self, key: Key, value: Value) -> None:
         self.writer.state[key] = value
@@ -173,18 +182,34 @@ class Loop:
                     self.writer.step(inside, envs[step.offset], site)
                     if last[step.offset] == position:
                         self._next(inside, envs[step.offset], step.offset)
+                if phase[0] == "prologue":  # all under one condition: without it there is no such turn
+                    self._age(envs)
 
             if condition is True:
                 write(build)
             else:
                 assert isinstance(condition, Value)
                 self.writer.under(build, condition, list(envs.values()), write)
+        if phase[0] != "prologue":
+            self._age(envs)
+
+    def _age(self, envs: dict[int, Env]) -> None:
+        """The turn is over: what was computed in it is one turn old now."""
+        state = self.writer.state
+        for value, (made, distance) in self.needs.carried.items():
+            for age in range(distance, 1, -1):
+                state[self._aged(value, age)] = state[self._aged(value, age - 1)]
+            if made in envs and value in envs[made].map:
+                state[self._aged(value, 1)] = envs[made].map[value]
 
     def _iteration(self, offset: int) -> Env:
         env, state = self.env.fork(), self.writer.state
         env.map[self.body.args[0]] = state[self._iv(offset)]
         for position in self.needs.args[offset]:
             env.map[self.body.args[1 + position]] = state[self._arg(offset, position)]
+        for value, (made, distance) in self.needs.carried.items():
+            if 0 < offset - made <= distance:
+                env.map[value] = state[self._aged(value, offset - made)]
         return env
 
     def _next(self, build: Builder, env: Env, offset: int) -> None:

@@ -52,7 +52,7 @@ def _instruction(one: WSInstr) -> Any:
     if isinstance(one, WSSync):
         return {"sync": one.kind.value, "pipeline": one.pipeline, "stage": one.stage}
     assert isinstance(one, WSOpRef)
-    return one.id
+    return one.id if one.stage is None else {"op": one.id, "stage": one.stage}
 
 
 def from_json(text: str) -> WSSchedule:
@@ -122,6 +122,9 @@ def _scope(data: Any) -> WSScope:
 def _read(data: Any) -> WSInstr:
     if isinstance(data, str):
         return WSOpRef(data)
+    if isinstance(data, dict) and "op" in data:
+        fields = _fields("an op", data, ("op", "stage"))
+        return WSOpRef(fields["op"], fields["stage"])
     fields = _fields("an instruction", data, ("sync", "pipeline", "stage"))
     kinds = {kind.value: kind for kind in WSSyncKind}
     if fields["sync"] not in tuple(kinds):

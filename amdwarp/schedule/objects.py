@@ -147,15 +147,25 @@ class WSInstr:
 
 @dataclass(frozen=True, repr=False)
 class WSOpRef(WSInstr):
-    """Run the op, or the child scope, that the kernel marks with ``ws_op(id)``."""
+    """Run the op, or the child scope, that the kernel marks with ``ws_op(id)``.
+
+    Attributes:
+        id: its id.
+        stage: iterations it runs behind stage 0, whatever spans stand around it; None takes the stage of its span, or
+            the body's lowest. Values of ops at lower stages are carried in registers. Not in TileLang, where only spans
+            have stages.
+    """
 
     id: str
+    stage: int | None = None
 
     def __post_init__(self) -> None:
         _text("WSOpRef", "id", self.id)
+        if self.stage is not None:
+            _integer(f"WSOpRef {self.id!r}", "stage", self.stage)
 
     def __repr__(self) -> str:
-        return f"WSOpRef({self.id!r})"
+        return f"WSOpRef({self.id!r})" if self.stage is None else f"WSOpRef({self.id!r}, stage={self.stage})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,7 +248,10 @@ class WSScope:
         return dict(self.bodies).get(role, ())
 
     def __repr__(self) -> str:
-        bodies = {role: [one.id if isinstance(one, WSOpRef) else one for one in body] for role, body in self.bodies}
+        bodies = {
+            role: [one.id if isinstance(one, WSOpRef) and one.stage is None else one for one in body]
+            for role, body in self.bodies
+        }
         return f"WSScope({self.id!r}, {bodies!r})"
 
 

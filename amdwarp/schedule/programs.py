@@ -20,7 +20,8 @@ class Entry:
     Attributes:
         instr: the instruction.
         stage: of the spans around it; the body's lowest where it is in none.
-        spans: the points that opened the spans it is in, outermost first; a point is in its own span only.
+        spans: the points that opened the spans it is in, outermost first; a point is in its own span only, an op with a
+            stage of its own only in those of that stage.
     """
 
     instr: WSInstr
@@ -71,10 +72,16 @@ def entries(scope: WSScope, role: str) -> list[Entry]:
         raise body_error(
             scope, role, f"{left.kind.value} of {name!r} is still open at the end", f"add WSSync.{word}({name!r})"
         )
-    lowest = min((one.stage for _, spans in found for one in spans), default=0)
+    found = [(one, tuple(s for s in spans if _own_stage(one) in (None, s.stage))) for one, spans in found]
+    own = [stage for one, _ in found if (stage := _own_stage(one)) is not None]
+    lowest = min([*own, *(one.stage for _, spans in found for one in spans)], default=0)
     made = [Entry(instr, _stage(scope, role, instr, spans, lowest), spans) for instr, spans in found]
     _one_stage_a_pipeline(scope, role, made)
     return made
+
+
+def _own_stage(instr: WSInstr) -> int | None:
+    return instr.stage if isinstance(instr, WSOpRef) else None
 
 
 def _opening(scope: WSScope, role: str, sync: WSSync, opened: list[WSSync]) -> WSSync:
@@ -106,6 +113,8 @@ def _closed(scope: WSScope, role: str, sync: WSSync, opened: list[WSSync]) -> WS
 
 
 def _stage(scope: WSScope, role: str, instr: WSInstr, spans: tuple[WSSync, ...], lowest: int) -> int:
+    if (own := _own_stage(instr)) is not None:
+        return own
     stages = {one.stage for one in spans}
     if len(stages) > 1:
         assert isinstance(instr, WSOpRef)

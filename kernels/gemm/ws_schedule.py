@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from amdwarp.schedule import WSPipeline, WSRole, WSSchedule, WSScope, WSSync
+from amdwarp.schedule import WSOpRef, WSPipeline, WSRole, WSSchedule, WSScope, WSSync
 from amdwarp.schedule.kernel import REALISATIONS
 from amdwarp.target import Target
 
@@ -41,23 +41,27 @@ class WSGemmSchedule(TasksSchedule):
     @property
     def typed(self) -> WSSchedule:
         """The schedule that the kernel is annotated with."""
-        acquire, commit = WSSync.producer_acquire("ring"), WSSync.producer_commit("ring")
-        wait, release = WSSync.consumer_wait("ring", self.stage), WSSync.consumer_release("ring", self.stage)
+        # Where data passes through registers, it is fetched a stage before it is stored. Operands are read a stage
+        # before they are multiplied; the release stands behind the multiplication, since it waits for the reads.
+        store = 0 if self.direct else 1
+        read = store + self.stage
+        load = [WSSync.producer_acquire("ring", store), "load_a", "load_b", WSSync.producer_commit("ring", store)]
+        fetch = [] if self.direct else [WSOpRef("fetch_a", 0), WSOpRef("fetch_b", 0)]
+        multiply = [
+            WSSync.consumer_wait("ring", read),
+            "read",
+            WSOpRef("multiply_add", read + 1),
+            WSSync.consumer_release("ring", read),
+        ]
         return WSSchedule(
             self.multipliers + self.loaders,
             [
                 WSRole("multiply", warps_lo=0, warps_hi=self.multipliers),
                 WSRole("load", warps_lo=self.multipliers, warps_hi=self.multipliers + self.loaders),
             ],
-            [WSPipeline("ring", ["a_tile", "b_tile"], self.ring, self.ahead)],
+            [WSPipeline("ring", ["a_tile", "b_tile"], self.ring, self.ahead if self.direct else 1)],
             [
-                WSScope(
-                    "k_steps",
-                    {
-                        "load": [acquire, "load_a", "load_b", commit],
-                        "multiply": [wait, "read", "multiply_add", release],
-                    },
-                ),
+                WSScope("k_steps", {"load": [*fetch, *load], "multiply": multiply}),
                 WSScope(WSScope.ROOT, {"load": ["k_steps"], "multiply": ["k_steps", "store"]}),
             ],
         )

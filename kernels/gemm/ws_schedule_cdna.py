@@ -10,7 +10,6 @@ versions the buffers have and how far the copies run ahead is in ``ws_schedule.p
 
 from __future__ import annotations
 
-from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.amd.cdna3 import buffer_load
 from triton.experimental.gluon.language.amd.cdna4 import async_copy, mfma
@@ -20,15 +19,6 @@ from amdwarp.schedule import annotate_ws_schedule, ws_op
 
 from .inter_wave_gfx950 import SCALARS, mask_a, mask_b, mfma_layout, offsets_b, store_c, tile_of_program
 from .tasks_cdna import loading_layout_a, loading_layout_b, shared_layout_a, shared_layout_b
-
-
-@gluon.jit
-def fill(tile, base, offsets, mask, DIRECT: gl.constexpr):
-    """Copy a tile into LDS: straight, or through registers where the target's own copies move 4 bytes a lane."""
-    if DIRECT:
-        async_copy.buffer_load_to_shared(tile, base, offsets, mask)
-    else:
-        tile.store(buffer_load(base, offsets, mask))
 
 
 @jit(do_not_specialize=SCALARS)
@@ -69,13 +59,22 @@ def matmul_straight(
     with ws_op("k_steps"):
         for step in range(gl.cdiv(k, STEP)):
             k_left = k - step * STEP
-            with ws_op("load_a"):
-                fill(a_tile, a, a_at, mask_a(a_ks, k_left), S.direct)
-            with ws_op("load_b"):
-                fill(b_tile, b, b_at, mask_b(b_ks, columns, k_left, n_left, KC), S.direct)
             if S.direct:
+                with ws_op("load_a"):
+                    async_copy.buffer_load_to_shared(a_tile, a, a_at, mask_a(a_ks, k_left))
+                with ws_op("load_b"):
+                    async_copy.buffer_load_to_shared(b_tile, b, b_at, mask_b(b_ks, columns, k_left, n_left, KC))
                 async_copy.commit_group()
                 async_copy.wait_group(0)
+            else:
+                with ws_op("fetch_a"):
+                    a_fetched = buffer_load(a, a_at, mask_a(a_ks, k_left))
+                with ws_op("fetch_b"):
+                    b_fetched = buffer_load(b, b_at, mask_b(b_ks, columns, k_left, n_left, KC))
+                with ws_op("load_a"):
+                    a_tile.store(a_fetched)
+                with ws_op("load_b"):
+                    b_tile.store(b_fetched)
             with ws_op("read"):
                 a_operand = a_tile.load(gl.DotOperandLayout(0, ACC, 8))
                 b_operand = b_tile.load(gl.DotOperandLayout(1, ACC, 8))

@@ -1,7 +1,8 @@
 """What a thread's share of a loop needs: which loop-carried values for each offset, and which values from outside.
 
 Steps at different offsets are at different iterations at once, so each offset has the loop-carried values it needs for
-itself. Values of ops never cross from one role or stage to another: that is what pipelines are for.
+itself. A value that an op at a lower offset computes is carried until the op that uses it is at the same iteration.
+Values of ops never cross from one role to another: that is what pipelines are for.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ class LoopNeeds:
         args: offset -> positions of the loop-carried values that its steps need, in ascending order.
         results: position of a loop result -> the offset whose steps compute it.
         outer: values from outside of the loop.
+        carried: value of an op -> the offset that computes it, and the most iterations until it is used.
     """
 
     args: dict[int, list[int]] = field(default_factory=dict)
     results: dict[int, int] = field(default_factory=dict)
     outer: dict[Value, None] = field(default_factory=dict)
+    carried: dict[Value, tuple[int, int]] = field(default_factory=dict)
 
 
 def loop_of(kernel: WSKernel, scope: str) -> tuple[WSRegion, Op, Block]:
@@ -110,11 +113,14 @@ def _close(
                     f"{_name(value)} is used by op {_user(kernel, value, mine)!r} of another role",
                     "pass it on through a buffer of a pipeline, or let one role run both",
                 )
-            if offset_of[region.id] != offset:
+            made = offset_of[region.id]
+            if made > offset:
                 raise region.error(
-                    f"{_name(value)} is used by op {_user(kernel, value, mine)!r} at another stage",
-                    "pass it on through a buffer of a pipeline, or give both ops one stage",
+                    f"{_name(value)} is used by op {_user(kernel, value, mine)!r} at an earlier stage",
+                    "give the op that uses a value at least the stage of the one that computes it",
                 )
+            if made < offset:
+                needs.carried[value] = (made, max(offset - made, needs.carried.get(value, (0, 0))[1]))
         else:
             todo += free_operands([value.op])
     return args

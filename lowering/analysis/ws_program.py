@@ -205,11 +205,12 @@ def _merged(kernel: WSKernel, scope: WSScope) -> list[Step]:
     """The roles' steps of one iteration in one order: a topological sort with producers first and waits at once."""
     chains: list[list[Step]] = []
     placed = {role: entries(scope, role) for role, _ in scope.bodies}
-    lowest = min((e.stage for body in placed.values() for e in body if e.spans), default=0)
+    staged = {role for role, body in placed.items() if any(e.spans or e.stage for e in body)}
+    lowest = min((e.stage for role in staged for e in placed[role]), default=0)
     for role, body in placed.items():
         chain: list[Step] = []
         for entry in body:
-            behind = entry.stage - lowest if any(e.spans for e in body) else 0
+            behind = entry.stage - lowest if role in staged else 0
             chain += [replace(step, offset=behind) for step in _steps(kernel, scope, role, entry, behind)]
         chains.append(chain)
     steps, before = _graph(kernel, scope, chains)

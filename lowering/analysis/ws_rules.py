@@ -170,10 +170,14 @@ def _side(kernel: WSKernel, scope: WSScope, role: str, spans: tuple[WSSync, ...]
     mine = next((span for span in spans if span.pipeline == pipeline), None)
     while mine is None and scope.id != WSScope.ROOT:
         inner = scope.id
-        around = next(one for one in kernel.schedule.scopes if WSOpRef(inner) in one.body(role) and one.id != inner)
-        entry = next(e for e in entries(around, role) if e.instr == WSOpRef(inner))
+        scope, entry = next(
+            (one, entry)
+            for one in kernel.schedule.scopes
+            if one.id != inner
+            for entry in entries(one, role)
+            if isinstance(entry.instr, WSOpRef) and entry.instr.id == inner
+        )
         mine = next((span for span in entry.spans if span.pipeline == pipeline), None)
-        scope = around
     return mine
 
 

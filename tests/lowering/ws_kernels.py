@@ -17,7 +17,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 import amdwarp
-from amdwarp import WSPipeline, WSRole, WSSchedule, WSScope, WSSync
+from amdwarp import WSOpRef, WSPipeline, WSRole, WSSchedule, WSScope, WSSync
 from amdwarp.emulator import launch
 
 ARCHS = ("gfx942", "gfx950", "gfx1250")
@@ -147,6 +147,14 @@ def schedule(stage: int = 1, depth: int = 2, in_flight: int = 1, *clear: str) ->
             WSScope(ROOT, {"load": ["loop_k"], "mma": ["loop_k", "store"]}),
         ],
     )
+
+
+def reading_ahead(later: int) -> WSSchedule:
+    """``schedule`` with operands that are read some iterations before they are multiplied."""
+    plan = schedule(1, 3)
+    inner, root = plan.scopes
+    mma = [wait("smem", 1), "read", WSOpRef("multiply", 1 + later), release("smem", 1)]
+    return replace(plan, scopes=[WSScope("loop_k", {"load": inner.body("load"), "mma": mma}), root])
 
 
 def split_schedule(stage: int = 1, depth: int = 2) -> WSSchedule:

@@ -82,7 +82,8 @@ def _check_reached(schedule: WSSchedule, parents: dict[str, str]) -> None:
         for role, body in scope.bodies:
             around = schedule.scope(parents[scope.id])
             assert around is not None
-            if body and WSOpRef(scope.id) not in around.body(role):
+            steps = [one.id for one in around.body(role) if isinstance(one, WSOpRef)]
+            if body and scope.id not in steps:
                 raise body_error(
                     scope,
                     role,

@@ -7,7 +7,7 @@ from collections import Counter
 from amdwarp.errors import UsageError
 from amdwarp.target import Target
 
-from ..objects import WSSchedule, WSSync
+from ..objects import WSOpRef, WSSchedule, WSSync
 from ..programs import body_error, entries
 
 
@@ -16,13 +16,9 @@ def check(schedule: WSSchedule, target: Target | None) -> None:
     for scope in schedule.scopes:
         for role, body in scope.bodies:
             for one in body:
-                if isinstance(one, WSSync) and one.stage < 0:
-                    raise body_error(
-                        scope,
-                        role,
-                        f"{one.kind.value} of {one.pipeline!r} is at stage {one.stage}",
-                        "stages are counted from 0",
-                    )
+                if isinstance(one, (WSSync, WSOpRef)) and (one.stage or 0) < 0:
+                    what = f"{one.kind.value} of {one.pipeline!r}" if isinstance(one, WSSync) else f"op {one.id!r}"
+                    raise body_error(scope, role, f"{what} is at stage {one.stage}", "stages are counted from 0")
             entries(scope, role)
     for pipeline in schedule.pipelines:
         _check_balance(schedule, pipeline.name)

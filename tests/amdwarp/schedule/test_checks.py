@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from schedule_samples import ROOT, acquire, commit, gemm, release, roles, two, wait
 
-from amdwarp import UsageError, WSPipeline, WSRole, WSSchedule, WSScope
+from amdwarp import UsageError, WSOpRef, WSPipeline, WSRole, WSSchedule, WSScope
 
 
 def role(lo: int, hi: int, nreg: int = 0, name: str = "mma") -> WSRole:
@@ -163,6 +163,11 @@ REFUSED: list[tuple[str, WSSchedule, str]] = [
         "negative stage",
         with_bodies(LOAD, [wait("smem", -1), "multiply", release("smem", -1)]),
         "WSScope 'loop_k', role 'mma': consumer_wait of 'smem' is at stage -1; stages are counted from 0",
+    ),
+    (
+        "negative stage of an op",
+        with_bodies(LOAD, [wait("smem"), WSOpRef("multiply", -2), release("smem")]),
+        "WSScope 'loop_k', role 'mma': op 'multiply' is at stage -2; stages are counted from 0",
     ),
     (
         "open at the end",

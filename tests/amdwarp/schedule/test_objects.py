@@ -56,6 +56,14 @@ def test_a_role_takes_its_range_by_keyword() -> None:
         WSRole("load", 0, 4)  # type: ignore[misc]
 
 
+def test_a_stage_of_an_op_goes_out_and_in() -> None:
+    scope = WSScope("loop", {"mma": [WSOpRef("multiply", stage=2), "read"]})
+    schedule = gemm(scopes=[scope])
+    assert '{"op": "multiply", "stage": 2},' in schedule.to_json()
+    assert WSSchedule.from_json(schedule.to_json()) == schedule
+    assert repr(scope) == "WSScope('loop', {'mma': [WSOpRef('multiply', stage=2), 'read']})"
+
+
 def edited(edit: Callable[[dict[str, Any]], None]) -> str:
     data = json.loads(gemm().to_json())
     edit(data)
@@ -70,6 +78,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: WSPipeline("p", [1], 1), "WSPipeline 'p': buffers holds 1, which is none of buffer names"),  # type: ignore[list-item]
     (lambda: WSPipeline("p", ["a"], "2"), "WSPipeline 'p': depth must be an int, not '2'"),  # type: ignore[arg-type]
     (lambda: WSOpRef("a\nb"), "WSOpRef: id must be one line of text, not 'a\\nb'"),
+    (lambda: WSOpRef("a", "1"), "WSOpRef 'a': stage must be an int, not '1'"),  # type: ignore[arg-type]
     (lambda: WSSync("acquire", "p"), "WSSync: kind must be a WSSyncKind, not 'acquire'"),  # type: ignore[arg-type]
     (lambda: WSSync.consumer_wait("p", None), "WSSync.consumer_wait('p'): stage must be an int, not None"),  # type: ignore[arg-type]
     (lambda: WSScope("s", [("r", [])]), "WSScope 's': bodies must map role names to lists, not [('r', [])]"),  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amdwarp import WSPipeline, WSScope, WSSync
+from amdwarp import WSOpRef, WSPipeline, WSScope, WSSync
 from amdwarp.errors import AmdwarpError
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
@@ -108,6 +108,18 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "ws_op 'read'",
         "read",
         "its value 'value' is used by op 'add' of another role; pass it on through a buffer of a pipeline, or let one",
+    ),
+    "value at an earlier stage": (
+        {"add": [wait("p", 1), "read", WSOpRef("add", 0), release("p", 1)]},
+        "ws_op 'read'",
+        "read",
+        "its value 'value' is used by op 'add' at an earlier stage; give the op that uses a value at least the stage of",
+    ),
+    "access at a stage of its own": (
+        {"add": [wait("p"), WSOpRef("read", 1), WSOpRef("add", 1), release("p")]},
+        "ws_op 'read'",
+        "read",
+        "role 'adds' runs it outside of a span of 'p', whose buffer ttg.local_load accesses ({the load}); put",
     ),
     "result of another role": (
         {"root": {"loads": ["loop", "store"], "adds": ["loop"]}},

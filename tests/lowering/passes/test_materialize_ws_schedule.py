@@ -183,6 +183,15 @@ def test_same_numbers_as_straight_through(shape: tuple[int, int, int], how: str,
 
 
 @pytest.mark.parametrize("how", ["pipeline", "tasks"])
+@pytest.mark.parametrize("later", [1, 2])
+def test_values_are_carried_to_later_stages(later: int, how: str) -> None:
+    from ws_kernels import reading_ahead
+
+    same_as_straight(reading_ahead(later), how, "gfx950")
+    race_free(reading_ahead(later), how, "gfx950", 1)
+
+
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
 def test_two_pipelines_of_different_depth(how: str) -> None:
     from ws_kernels import split_schedule
 
