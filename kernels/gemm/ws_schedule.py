@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from amdwarp.schedule import WSOpRef, WSPipeline, WSRole, WSSchedule, WSScope, WSSync
+from amdwarp.schedule import WSInstr, WSOpRef, WSPipeline, WSRole, WSSchedule, WSScope, WSSync
 from amdwarp.schedule.kernel import REALISATIONS
 from amdwarp.target import Target
 
@@ -45,9 +45,14 @@ class WSGemmSchedule(TasksSchedule):
         # before they are multiplied; the release stands behind the multiplication, since it waits for the reads.
         store = 0 if self.direct else 1
         read = store + self.stage
-        load = [WSSync.producer_acquire("ring", store), "load_a", "load_b", WSSync.producer_commit("ring", store)]
-        fetch = [] if self.direct else [WSOpRef("fetch_a", 0), WSOpRef("fetch_b", 0)]
-        multiply = [
+        load: list[WSInstr | str] = [
+            WSSync.producer_acquire("ring", store),
+            "load_a",
+            "load_b",
+            WSSync.producer_commit("ring", store),
+        ]
+        fetch: list[WSInstr | str] = [] if self.direct else [WSOpRef("fetch_a", 0), WSOpRef("fetch_b", 0)]
+        multiply: list[WSInstr | str] = [
             WSSync.consumer_wait("ring", read),
             "read",
             WSOpRef("multiply_add", read + 1),

@@ -113,7 +113,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"add": [wait("p", 1), "read", WSOpRef("add", 0), release("p", 1)]},
         "ws_op 'read'",
         "read",
-        "its value 'value' is used by op 'add' at an earlier stage; give the op that uses a value at least the stage of",
+        "its value 'value' is used by op 'add' at an earlier stage; give the op that uses a value at least",
     ),
     "access at a stage of its own": (
         {"add": [wait("p"), WSOpRef("read", 1), WSOpRef("add", 1), release("p")]},
