@@ -14,7 +14,7 @@ import contextlib
 import json
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from .errors import UsageError
 from .loops import LoopReport, by_letter, loops
 from .resources import resources
 from .target import Target, get_target
+from .task_registers import METADATA
 from .weave import shortened, windows_are
 
 _GRANULE = 8  # vector registers are given out in eights
@@ -105,6 +106,7 @@ class Explanation:
         lds_bytes: of a workgroup; None where the text uses LDS and does not say how much.
         waves: of a workgroup.
         occupancy: waves a SIMD holds at once, by registers and, where it is known, LDS.
+        tasks: what the compiled kernel's metadata says of its tasks; see ``task_registers.py``.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Explanation:
     windows: list[WindowReport]
     pipelines: list[PipelineReport] = field(default_factory=list)
     loops: list[LoopReport] = field(default_factory=list)
+    tasks: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -135,7 +138,8 @@ def explain_kernel(compiled: Any) -> Explanation:
         compiled: what ``amdwarp.compile`` or Triton returned.
     """
     asm = compiled.asm
-    return explain_texts(asm["amdgcn"], asm.get("amdwarp"), asm.get("ttgir"), int(compiled.metadata.shared))
+    report = explain_texts(asm["amdgcn"], asm.get("amdwarp"), asm.get("ttgir"), int(compiled.metadata.shared))
+    return replace(report, tasks=[*getattr(compiled.metadata, METADATA, ())])
 
 
 def explain_texts(
@@ -343,6 +347,8 @@ def _print(report: Explanation) -> None:
         f"{'at most ' * (report.lds_bytes is None)}{report.occupancy} a SIMD at once",
         markup=False,
     )
+    for task in report.tasks:
+        console.print(_task_text(task), markup=False)
     for number, pipeline in enumerate(report.pipelines):
         _print_pipeline(console, number, pipeline)
     for loop in report.loops:
@@ -351,6 +357,17 @@ def _print(report: Explanation) -> None:
         _print_window(console, window)
     if not report.windows:
         console.print("no intra-wave window")
+
+
+def _task_text(task: dict[str, Any]) -> str:
+    last = task["start"] + task["waves"] - 1
+    waves = f"wave {last}" if task["waves"] == 1 else f"waves {task['start']} to {last}"
+    asked = "" if task["asked"] is None else f", asked for {task['asked']}"
+    budget = "no budget" if task["budget"] is None else f"a budget of {task['budget']}{asked}"
+    return (
+        f"{task['name']} ({task['file']}:{task['first']}), {waves}: takes {task['needs']} registers, {budget}; "
+        f"allocated to every wave: {task['allocated']}"
+    )
 
 
 def _lds_text(report: Explanation) -> str:

@@ -120,3 +120,16 @@ def test_what_a_task_takes_is_compared_with_its_budget(monkeypatch: pytest.Monke
     with warnings.catch_warnings():
         warnings.simplefilter("error", TaskRegistersWarning)
         compiled(256)
+
+
+def test_explain_says_what_tasks_take(capsys: pytest.CaptureFixture[str]) -> None:
+    from amdwarp.explain import _print, explain_kernel
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TaskRegistersWarning)
+        report = explain_kernel(compiled(24))
+    _print(report)
+    out = capsys.readouterr().out
+    needed = report.tasks[1]["needs"]
+    assert f"wave 4: takes {needed} registers, a budget of 24, asked for 24; allocated to every wave:" in out
+    assert "waves 0 to 3: takes" in out and report.to_json()["tasks"][0]["name"] == "default"
