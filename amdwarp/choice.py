@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 ARCH, DTYPE, B_ORDER = "gfx950", "fp16", "nk"
 
 Arch = Annotated[str | None, typer.Option(help=f"GPU to compile a kernel of the zoo for; {ARCH} by default.")]
-Shape = Annotated[str | None, typer.Option(help="M,N,K of a kernel of the zoo.")]
+Kernel = Annotated[
+    str, typer.Argument(help="A kernel of the zoo (gemm, attention, attention_causal), or a file of AMDGCN text.")
+]
+Shape = Annotated[str | None, typer.Option(help="M,N,K of a product; rows,keys,head dim of an attention.")]
 Dtype = Annotated[str | None, typer.Option(help=f"fp16 or bf16, of a kernel of the zoo; {DTYPE} by default.")]
 Schedule = Annotated[
     list[str] | None, typer.Option(help="Name of a schedule of the zoo's kernel; its own choice by default.")
@@ -61,9 +64,9 @@ class ZooChoice:
         Raises:
             UsageError: what the kernel cannot take.
         """
-        from .cycles.zoo import DEFAULT_SHAPE, KERNELS
+        from .cycles.zoo import DEFAULT_SHAPES, KERNELS
 
-        size = parse_shape(self.shape) if self.shape is not None else shape or DEFAULT_SHAPE
+        size = parse_shape(self.shape) if self.shape is not None else shape or DEFAULT_SHAPES[self.kernel]
         return [
             KERNELS[self.kernel](
                 size,

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from . import env
-from .choice import Arch, BOrder, Dtype, Schedule, Shape, ZooChoice, only_one
+from .choice import Arch, BOrder, Dtype, Kernel, Schedule, Shape, ZooChoice, only_one
 from .errors import UsageError
 from .loops import LoopReport, by_letter, loops
 from .resources import resources
@@ -314,7 +314,7 @@ def _pipelines(before: str) -> list[PipelineReport]:
 
 
 def explain(
-    kernel: Annotated[str, typer.Argument(help="A kernel of the zoo (gemm), or a file of AMDGCN text.")],
+    kernel: Kernel,
     arch: Arch = None,
     shape: Shape = None,
     dtype: Dtype = None,

@@ -16,21 +16,19 @@ from rich.table import Table
 
 from amdwarp.arguments import read_arguments
 from amdwarp.asm import parse
-from amdwarp.choice import Arch, BOrder, Dtype, Schedule, Shape, ZooChoice, only_one, refuse
+from amdwarp.choice import Arch, BOrder, Dtype, Kernel, Schedule, Shape, ZooChoice, only_one, refuse
 from amdwarp.cycles.estimate import compare, estimate_trace, sensitivity
 from amdwarp.cycles.parameters import WHOLE, Parameters, load
 from amdwarp.cycles.report import Estimate, LoopReport
 from amdwarp.cycles.trace import Trace, record
+from amdwarp.cycles.zoo import SMALL_SHAPES
 from amdwarp.errors import UsageError
 from amdwarp.files import check_writable
 from amdwarp.runtime import memory_span
 
-Kernel = Annotated[str, typer.Argument(help="A kernel of the zoo (gemm), or a file of AMDGCN text.")]
 Schedules = Annotated[
     list[str] | None, typer.Option("--schedule", help="Name of a schedule; the kernel's own by default; may repeat.")
 ]
-#: Shape of a timeline, whose picture holds few iterations.
-SMALL = (2048, 2048, 2048)
 Args = Annotated[str | None, typer.Option("--args", help="JSON file with the arguments of an AMDGCN text.")]
 Grid = Annotated[str | None, typer.Option(help="X[,Y[,Z]] workgroups of an AMDGCN text.")]
 Lds = Annotated[int | None, typer.Option(help="Bytes of LDS of a workgroup, where an AMDGCN text does not say.")]
@@ -113,7 +111,7 @@ def timeline(
     if iterations is not None and iterations < 1:
         raise UsageError(f"{iterations} iterations show nothing", remedy="give --iterations a positive number")
     choice = ZooChoice(kernel, arch, shape, dtype, only_one("--schedule", schedule, "timeline"), b_order)
-    (case,) = _cases(choice, _FileOptions(args, grid, lds), workgroup, values, SMALL)
+    (case,) = _cases(choice, _FileOptions(args, grid, lds), workgroup, values, SMALL_SHAPES.get(kernel))
     if not 0 <= simd < case.parameters.target.simds:
         raise UsageError(f"there is no SIMD {simd}", remedy=f"have 0 to {case.parameters.target.simds - 1}")
     one = estimate_trace(case.trace, case.parameters)

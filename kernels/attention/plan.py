@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from importlib import import_module
 from typing import Any
 
+from amdwarp import env
 from amdwarp.errors import UnsupportedTritonError
 from amdwarp.runtime import Launch, run
 from amdwarp.weave import windows_are
@@ -70,7 +72,7 @@ def compute(problem: Problem, schedule: Any = None, splits: int | None = None) -
         check(made, problem.target)
         # The kernel is right in any order of instructions. Where masks take the registers that an order needs, LLVM
         # gives it up, and that must not keep a problem from being computed; `amdwarp explain` shows what was realised.
-        with windows_are("off"):
+        with contextlib.nullcontext() if env.WINDOWS.is_set() else windows_are("off"):
             run(ping_pong_launch(problem, made))
     else:
         run_plain(problem, taken, splits)

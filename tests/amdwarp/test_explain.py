@@ -186,7 +186,9 @@ def test_options_of_the_zoo_do_not_go_with_a_file(tmp_path: Path, capsys: pytest
     for name, value in (("--arch", "gfx942"), ("--shape", "1,1,1"), ("--dtype", "fp16"), ("--schedule", "a")):
         code, out, err = run(capsys, "explain", str(file), name, value)
         assert (code, out) == (2, "")
-        assert f"is a file, which has its own: {name} goes with gemm only; drop {name}" in err
+        assert (
+            f"is a file, which has its own: {name} goes with gemm, attention, attention_causal only; drop {name}" in err
+        )
     code, _, err = run(capsys, "explain", "gemm", "--schedule", "a", "--schedule", "b")
     assert code == 2 and "--schedule is given 2 times, and explain shows one kernel; give one" in err
 
@@ -215,7 +217,7 @@ def test_the_environment_says_what_becomes_of_windows(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("nothing", "'nothing' is neither a kernel of the zoo nor a file; use gemm"),
+        ("nothing", "'nothing' is neither a kernel of the zoo nor a file; use gemm, attention"),
         ("empty", "the text names no target; give the AMDGCN text of a kernel"),
     ],
 )

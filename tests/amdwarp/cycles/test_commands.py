@@ -225,7 +225,7 @@ def test_a_picture_is_the_same_every_time(program: Path, capsys: pytest.CaptureF
 
 FOUR = ["--grid", "4"]
 WRONG = [
-    (["cycles", "nope"], "'nope' is neither a kernel of the zoo nor a file; use gemm"),
+    (["cycles", "nope"], "'nope' is neither a kernel of the zoo nor a file; use gemm, attention"),
     (["cycles", "FILE"], "needs --grid"),
     (["cycles", "FILE", "--grid", "a"], "is not X[,Y[,Z]]"),
     (["cycles", "FILE", "--grid", "0"], "grid '0' is not X[,Y[,Z]]; write it like --grid 64"),
@@ -243,10 +243,22 @@ WRONG = [
     *((["cycles", "FILE", *FOUR, "--clock", x], f"a clock of {x} MHz is none") for x in ("0", "-1", "nan", "inf")),
     (["cycles", "FILE", *FOUR, "--lds", "-5"], "-5 bytes of LDS are no size; give --lds 0 or more"),
     (["cycles", "FILE", *FOUR, "--workgroup", "9"], "outside the grid"),
-    (["cycles", "FILE", *FOUR, "--arch", "gfx942"], "has its own: --arch goes with gemm only; drop --arch"),
-    (["cycles", "FILE", *FOUR, "--dtype", "fp16", "--shape", "1,1,1"], "--shape, --dtype go with gemm only"),
-    (["timeline", "FILE", *FOUR, "-o", "x.png", "--schedule", "a"], "--schedule goes with gemm only"),
-    (["timeline", "FILE", *FOUR, "-o", "x.png", "--b-order", "nk"], "--b-order goes with gemm only"),
+    (
+        ["cycles", "FILE", *FOUR, "--arch", "gfx942"],
+        "has its own: --arch goes with gemm, attention",
+    ),
+    (
+        ["cycles", "FILE", *FOUR, "--dtype", "fp16", "--shape", "1,1,1"],
+        "--shape, --dtype go with gemm, attention",
+    ),
+    (
+        ["timeline", "FILE", *FOUR, "-o", "x.png", "--schedule", "a"],
+        "--schedule goes with gemm, attention",
+    ),
+    (
+        ["timeline", "FILE", *FOUR, "-o", "x.png", "--b-order", "nk"],
+        "--b-order goes with gemm, attention",
+    ),
     (["cycles", "gemm", "--grid", "4"], "--grid goes with an AMDGCN text only; drop --grid"),
     (["cycles", "gemm", "--lds", "4"], "--lds goes with an AMDGCN text only; drop --lds"),
     (["cycles", "gemm", "--shape", "4,4"], "is not M,N,K"),
@@ -274,3 +286,14 @@ def test_wrong_input_is_one_line(
     code, out, err = run(capsys, *[str(program) if word == "FILE" else word for word in argv])
     assert code == 2 and out == ""
     assert message in err and err.count("\n") == 1
+
+
+def test_attention_of_the_zoo(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("triton")
+    options = ("--shape", "256,512,64", "--schedule", "plain", "--json")
+    code, out, _ = run(capsys, "cycles", "attention_causal", *options)
+    assert code == 0
+    (case,) = json.loads(out)["cases"]
+    assert case["case"] == "attention 256x512x64 causal fp16 plain" and case["loops"][0]["limits"]["MFMA"] > 0
+    code, _, err = run(capsys, "cycles", "attention", "--b-order", "kn")
+    assert code == 2 and "attention has no B order, and 'kn' was given; drop --b-order" in err

@@ -1,4 +1,4 @@
-"""The examples of docs/attention-backward.md run as they stand there, one after another."""
+"""The examples of docs/attention.md and docs/attention-backward.md run as they stand there, one after another."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,22 @@ import pytest
 import amdwarp
 
 pytest.importorskip("triton")
-pytest.importorskip("torch")
 
-PAGE = Path(__file__).parents[3] / "docs" / "attention-backward.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "attention-backward.md"
+
+
+def test_examples_of_the_forward():
+    page = DOCS / "attention.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(blocks) == 8
+    names = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)  # the page is ours
 
 
 def test_examples(caplog):
+    pytest.importorskip("torch")
     from amdwarp.kernels.attention import sdpa
 
     sdpa._warn_once.cache_clear()
