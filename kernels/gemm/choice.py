@@ -7,7 +7,8 @@ from dataclasses import replace
 from amdwarp.target import Target
 
 from .plain_config import PlainConfig
-from .plain_plan import Operand, PlainProblem, tile_count
+from .plain_plan import tile_count
+from .plain_problem import Operand, PlainProblem
 
 #: Tiles to choose from, largest first: (m, n, waves).
 TILES: tuple[tuple[int, int, int], ...] = ((128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 2))

@@ -28,7 +28,7 @@ from .forms import (
 )
 from .operands import Array, check_same_place, device_of, rank, read
 from .plain_config import PlainConfig
-from .plain_plan import Operand, PlainProblem
+from .plain_problem import Operand, PlainProblem
 from .preshuffle import ShuffledWeight
 
 PRECISIONS = {"ieee": "ieee", "xf32": "tf32"}

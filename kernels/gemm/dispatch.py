@@ -12,7 +12,8 @@ from .configs import SCHEDULES, GemmSchedule
 from .forms import error
 from .operands import check_can_run, empty
 from .plain_config import PlainConfig
-from .plain_plan import PlainProblem, launches
+from .plain_plan import launches
+from .plain_problem import PlainProblem
 from .plan import DTYPES, OUTPUTS, Matrix, plan
 from .tuning import choose_config
 

@@ -9,7 +9,7 @@ from .dispatch import check_schedule, run_plain
 from .forms import Extras, by_operator, check_extents, epilogue_of, error, output, output_columns, read_bias
 from .operands import Array, check_same_place, device_of, place_of, read
 from .plain_config import PlainConfig
-from .plain_plan import Operand, PlainProblem
+from .plain_problem import Operand, PlainProblem
 
 
 def grouped_matmul(

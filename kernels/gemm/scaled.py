@@ -25,7 +25,7 @@ from .forms import (
 )
 from .operands import Array, bytes_view, check_same_place, device_of, read
 from .plain_config import BLOCK_K, MX_K, PlainConfig
-from .plain_plan import Operand, PlainProblem, Scale
+from .plain_problem import Operand, PlainProblem, Scale
 
 _MX_SCALES = ("uint8", "float8_e8m0fnu")
 

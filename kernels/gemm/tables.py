@@ -15,7 +15,7 @@ from amdwarp.target import TARGETS, get_target
 
 from .ahead import ArraySpec
 from .dtypes import fp8_for
-from .plain_plan import PlainProblem
+from .plain_problem import PlainProblem
 from .tuning import TABLES, product_class, rank
 
 #: Decode and small batches of a linear layer, for which no scheduled kernel is made: (m, n, k).

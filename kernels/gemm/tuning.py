@@ -26,7 +26,8 @@ from amdwarp.target import Target
 
 from .choice import candidates, choose_plain
 from .plain_config import PlainConfig
-from .plain_plan import PlainProblem, launches
+from .plain_plan import launches
+from .plain_problem import PlainProblem
 
 TABLES = Path(__file__).parent / "tuned"
 #: Candidates that are tried at most.
