@@ -232,6 +232,22 @@ def test_a_scope_inside_a_scope(how: str) -> None:
         np.testing.assert_array_equal(tiles_run(made, m, k, seed=m), tiles_run(straight, m, k))
 
 
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+def test_a_condition_around_a_scope(how: str) -> None:
+    from ws_kernels import tiles_compiled, tiles_run
+
+    kernel = tiles_compiled(how, 128)
+    assert np.isnan(tiles_run(kernel, 64, 96)).all()
+    np.testing.assert_array_equal(tiles_run(kernel, 128, 96), tiles_run(tiles_compiled("none"), 128, 96))
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
+def test_any_role_may_stand_at_wave_0(arch: str) -> None:
+    from ws_kernels import swapped_schedule
+
+    same_as_straight(swapped_schedule(), "tasks", arch)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
 @pytest.mark.parametrize("how", ["pipeline", "tasks"])
