@@ -32,6 +32,17 @@ DTYPES: dict[str, Any] = {
     "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
     **{f"{sign}{bits}": np.dtype(f"{sign}{bits // 8}").type for sign in "iu" for bits in (8, 16, 32, 64)},
 }
+#: What Triton, numpy and torch call them.
+SPELLINGS: dict[str, str] = {
+    **{f"{word}{bits}": f"f{bits}" for word in ("fp", "float") for bits in (16, 32, 64)},
+    **{f"{word}{bits}": f"{word[0]}{bits}" for word in ("int", "uint") for bits in (8, 16, 32, 64)},
+    "bfloat16": "bf16",
+    "fp8e4nv": "f8e4m3fn",
+    "fp8e5": "f8e5m2",
+    "fp8e4b8": "f8e4m3fnuz",
+    "fp8e5b16": "f8e5m2fnuz",
+    **{f"float8_{kind}": f"f8{kind}" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")},
+}
 _INTEGER_SCALE = 50
 _DIMENSIONS = 32
 #: A NaN in fp16, bf16 and fp32, of a payload that arithmetic does not produce.
@@ -44,15 +55,29 @@ def read_arguments(path: str | Path) -> list[Any]:
     Raises:
         UsageError: a file that cannot be read, or an entry that is not understood.
     """
+    return read_launch(path)[0]
+
+
+def read_launch(path: str | Path) -> tuple[list[Any], list[int]]:
+    """The arguments that a file describes, and the positions of the buffers that start as ``poison``.
+
+    The file is read once, so it may be a pipe.
+
+    Raises:
+        UsageError: a file that cannot be read, or an entry that is not understood.
+    """
     file = Path(path)
     try:
-        entries = json.loads(file.read_text())
+        entries = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"arguments cannot be read from {path}: {error}", remedy="give a JSON file") from None
+    except RecursionError:
+        raise UsageError(f"{path} holds lists within lists too deep to read", remedy="give a JSON list") from None
     if not isinstance(entries, list):
         raise UsageError(f"{path} holds no list", remedy='write it like [{"i32": 512}]')
     rng = np.random.default_rng(0)
-    return [_argument(at, entry, rng, file.parent) for at, entry in enumerate(entries)]
+    values = [_argument(at, entry, rng, file.parent) for at, entry in enumerate(entries)]
+    return values, [at for at, entry in enumerate(entries) if entry.get("buffer", {}).get("init") == "poison"]
 
 
 def _argument(at: int, entry: Any, rng: np.random.Generator, folder: Path) -> Any:
@@ -68,15 +93,38 @@ def _argument(at: int, entry: Any, rng: np.random.Generator, folder: Path) -> An
     if isinstance(value, float) and np.dtype(dtype).kind in "iu":
         raise UsageError(f"{where}: {value!r} is no whole number")
     try:
-        return np.array(value).astype(dtype, casting="unsafe")[()] if kind[0] in "fb" else np.dtype(dtype).type(value)
+        if np.dtype(dtype).kind in "iu":
+            return np.dtype(dtype).type(value)
+        return _cast(np.array(float(value)), dtype)[()]
     except OverflowError:
         raise UsageError(f"{where}: {value} does not fit into {kind}") from None
 
 
 def _dtype(where: str, name: Any) -> Any:
-    if not isinstance(name, str) or name not in DTYPES:
+    known = SPELLINGS.get(name, name) if isinstance(name, str) else None
+    if known not in DTYPES:
         raise UsageError(f"{where}: unknown dtype {name!r}", remedy=f"use one of {', '.join(DTYPES)}")
-    return DTYPES[name]
+    return DTYPES[known]
+
+
+def _cast(array: Any, dtype: Any) -> Any:
+    """An array of another dtype; floats are rounded, everything else is kept.
+
+    Raises:
+        OverflowError: a finite number has no counterpart in the dtype.
+    """
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+        if np.dtype(dtype).kind not in "iu":
+            lost = np.isfinite(array) & ~np.isfinite(cast)
+        elif array.dtype.kind == "f":
+            bounds = np.iinfo(dtype)
+            lost = (array != np.trunc(array)) | (array < bounds.min) | (array >= bounds.max + 1.0)
+        else:
+            lost = cast != array
+    if lost.any():
+        raise OverflowError
+    return cast
 
 
 def _buffer(where: str, value: Any, rng: np.random.Generator, folder: Path) -> Any:
@@ -114,13 +162,22 @@ def _check_size(where: str, shape: list[int], itemsize: int) -> None:
 
 
 def _load(where: str, path: Path, dtype: Any, shape: tuple[int, ...]) -> Any:
+    wanted = np.dtype(dtype)
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:
         raise UsageError(f"{where} cannot be read from {path}: {error}", remedy="give a .npy file") from None
-    if array.dtype.kind == "V" and array.dtype.itemsize == np.dtype(dtype).itemsize:
+    if not isinstance(array, np.ndarray):
+        raise UsageError(f"{where}: {path} is an archive of arrays", remedy="give a .npy file")
+    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == wanted.itemsize:
         # what numpy writes of a dtype it does not know
         array = array.view(dtype)
+    if array.dtype != wanted and array.dtype.kind not in "biuf":
+        raise UsageError(f"{where}: {path} holds {array.dtype}, no real numbers", remedy=f"save it as {wanted}")
     if array.shape != shape:
         raise UsageError(f"{where}: {path} holds {list(array.shape)}, not {list(shape)}")
-    return np.ascontiguousarray(array.astype(dtype))
+    try:
+        return np.ascontiguousarray(array if array.dtype == wanted else _cast(array, dtype))
+    except OverflowError:
+        problem = f"{where}: {path} holds {array.dtype} numbers that {wanted} does not hold"
+        raise UsageError(problem, remedy="save it in the kernel's dtype") from None

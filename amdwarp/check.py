@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .arguments import read_arguments
+from .arguments import read_launch
 from .asm import Program, parse
 from .errors import UsageError
 from .sanitizer import MAX_INSTRUCTIONS, Report
@@ -42,21 +42,22 @@ def check(
     """Run a compiled kernel in the emulator and report races, missing waits and stray accesses."""
     program = read_program(file)
     sizes = parse_grid(grid, workgroups)
-    values = read_arguments(args) if args is not None else []
+    values, poisoned = read_launch(args) if args is not None else ([], [])
     match_arguments(program, values)
     if lds is not None and lds < 0:
         raise UsageError(f"{lds} bytes of LDS are no size")
     if max_instructions < 1:
         raise UsageError(f"{max_instructions} instructions are no limit", remedy="give a positive number")
+    if dump is not None:
+        check_writable(dump)
     with _progress(quiet=as_json) as progress:
         report = run_check(
             program, values, sizes, workgroups=workgroups, seeds=seeds, lds_bytes=lds, redundant=redundant,
-            uninitialised=poisoned(args) if args is not None else (), max_instructions=max_instructions,
-            progress=progress,
+            uninitialised=poisoned, max_instructions=max_instructions, progress=progress,
         )  # fmt: skip
+    print_report(report, as_json)
     if dump is not None:
         save(dump, values)
-    print_report(report, as_json)
     raise typer.Exit(0 if report.ok else FINDINGS)
 
 
@@ -142,12 +143,6 @@ def match_arguments(program: Program, values: list[Any]) -> None:
         )
 
 
-def poisoned(path: str) -> list[int]:
-    """Positions of the buffers that an argument file initialises with ``poison``."""
-    entries = json.loads(Path(path).read_text())
-    return [at for at, entry in enumerate(entries) if (entry.get("buffer") or {}).get("init") == "poison"]
-
-
 def save(path: str, values: list[Any]) -> None:
     """Write the buffers to an ``.npz`` file, each under ``arg`` and its position.
 
@@ -159,6 +154,22 @@ def save(path: str, values: list[Any]) -> None:
         with open(path, "wb") as file:
             np.savez(file, **buffers)  # type: ignore[arg-type]
     except OSError as error:
+        raise UsageError(f"the buffers cannot be saved in {path}: {error}") from None
+
+
+def check_writable(path: str) -> None:
+    """Refuse, before a long run, a file that cannot be written; one that exists keeps its content.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    is_new = not Path(path).exists()
+    try:
+        with open(path, "ab"):
+            pass
+        if is_new:
+            Path(path).unlink()
+    except (OSError, ValueError) as error:
         raise UsageError(f"the buffers cannot be saved in {path}: {error}") from None
 
 

@@ -288,12 +288,17 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
     """The memory of an array or CPU tensor as a numpy array of the same shape and strides; no copy.
 
     A dtype that numpy lacks comes as unsigned integers of its width.
+
+    Raises:
+        UsageError: a tensor on another device, or on none.
     """
     if isinstance(value, np.ndarray):
         return value
     import torch
 
     tensor = value.detach()
+    if tensor.device.type != "cpu":
+        raise UsageError(f"a tensor on {tensor.device} has no memory here", remedy="pass tensor.cpu()")
     try:
         return np.asarray(tensor.numpy())
     except TypeError:

@@ -82,7 +82,7 @@ def check(
     return report
 
 
-def _check_options(args: Any, seeds: Any, max_instructions: Any, uninitialised: Collection[int]) -> None:
+def _check_options(args: Any, seeds: Any, max_instructions: Any, uninitialised: Any) -> None:
     """Refuse what `check` cannot use."""
     if not isinstance(args, (list, tuple)):
         raise UsageError(f"args is a {type(args).__name__}", remedy="pass the arguments as a list")
@@ -92,6 +92,8 @@ def _check_options(args: Any, seeds: Any, max_instructions: Any, uninitialised: 
     for at, value in enumerate(args):
         if isinstance(value, np.ndarray) and value.dtype.hasobject:
             raise UsageError(f"argument {at} is an array of Python objects", remedy="pass one of numbers")
+    if not isinstance(uninitialised, Collection) or isinstance(uninitialised, str):
+        raise UsageError(f"uninitialised = {uninitialised!r} is no list", remedy="pass the arguments' positions")
     for at in uninitialised:
         if not isinstance(at, (int, np.integer)) or not 0 <= at < len(args):
             raise UsageError(f"uninitialised has {at!r}, and there are {len(args)} arguments, counted from 0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import string
 import sys
 from pathlib import Path
@@ -127,6 +128,31 @@ def test_dump(capsys: pytest.CaptureFixture[str], files: Path) -> None:
         np.testing.assert_array_equal(saved["arg0"], drawn)
         np.testing.assert_array_equal(saved["arg1"][:128], drawn[:128])
         assert not saved["arg1"][128:].any()
+
+
+@pytest.mark.parametrize("name", ["nowhere/out.npz", "folder", "with\0nul"])
+def test_a_dump_that_cannot_be_written_is_refused_before_the_run(
+    capsys: pytest.CaptureFixture[str], files: Path, name: str
+) -> None:
+    (files / "folder").mkdir()
+    code, out, err = check(capsys, files, "race", "--dump", f"{files}/{name}")
+    assert code == 2 and out == "" and "cannot be saved" in err
+
+
+def test_a_refused_run_leaves_the_dump_alone(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    (files / "old.npz").write_bytes(b"old")
+    for name in ("old.npz", "new.npz"):
+        assert check(capsys, files, "copy", "--seeds", "0", "--dump", files / name)[0] == 2
+    assert (files / "old.npz").read_bytes() == b"old" and not (files / "new.npz").exists()
+
+
+def test_arguments_from_a_pipe(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, json.dumps([buffer("poison"), buffer()]).encode())
+    os.close(writer)
+    code, out, _ = run(capsys, files / "copy.amdgcn", "--args", f"/dev/fd/{reader}", "--grid", "1")
+    os.close(reader)
+    assert code == 1 and "uninitialised-read" in out
 
 
 def test_poison_is_uninitialised(capsys: pytest.CaptureFixture[str], files: Path) -> None:

@@ -208,3 +208,9 @@ def test_arguments_are_those_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> N
         compile_for(Launch(Kernel(), (1,), {"x": x, "m": 4}), "gfx950")
     # what is left out is for compile to find a default for, or to complain of
     assert compile_for(Launch(Kernel(), (1,), {"x": x}), "gfx950") == ({"x": "*fp32"}, [x])
+
+
+def test_a_tensor_without_memory_is_refused() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(UsageError, match=r"a tensor on meta has no memory here; pass tensor\.cpu\(\)"):
+        memory_span(torch.empty(3, device="meta"))

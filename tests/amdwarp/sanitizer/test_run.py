@@ -126,6 +126,7 @@ def test_findings_are_in_the_order_of_the_text() -> None:
         ({"workgroups": ["first"]}, "'first' is neither a number nor"),
         ({"seeds": 1.5}, "seeds = 1.5"),
         ({"max_instructions": 0}, "max_instructions = 0"),
+        ({"uninitialised": 1}, "uninitialised = 1 is no list"),
         ({"uninitialised": (9,)}, "uninitialised has 9, and there are 2 arguments"),
         ({"args": None}, "args is a NoneType"),
         ({"args": [np.array([1, None]), np.zeros(4)]}, "argument 0 is an array of Python objects"),
