@@ -93,7 +93,7 @@ def widen(low, next_byte, inner, mask, X: tl.constexpr):
 def mx_scales(base, lines, line_stride, k0, k_stride, lines_left, k, TILE_K: tl.constexpr, EVEN: tl.constexpr):
     """E8M0 scales of one operand tile, (lines, TILE_K / 32); 1 past the end of K."""
     groups = k0 // 32 + tl.arange(0, TILE_K // 32)
-    at = tl.minimum(lines, lines_left - 1)[:, None].to(tl.int64) * line_stride + groups[None, :] * k_stride
+    at = tl.minimum(lines, lines_left - 1)[:, None].to(tl.int64) * line_stride + groups[None, :].to(tl.int64) * k_stride
     if EVEN:
         scales = tl.load(base + at)
     else:
@@ -117,7 +117,8 @@ def multiply(x, y, x_scale, y_scale, acc, D: tl.constexpr):
 @triton.jit
 def block_scale(base, lines, block, line_stride, lines_left, at_k, k_stride):
     """Blockwise scales of a step's lines."""
-    return tl.load(base + tl.minimum(lines, lines_left - 1) // block * line_stride + at_k * k_stride)
+    at = (tl.minimum(lines, lines_left - 1) // block).to(tl.int64) * line_stride
+    return tl.load(base + at + at_k.to(tl.int64) * k_stride)
 
 
 @triton.jit
