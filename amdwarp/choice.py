@@ -24,7 +24,9 @@ Kernel = Annotated[
     str, typer.Argument(help="A kernel of the zoo (gemm, attention, attention_causal), or a file of AMDGCN text.")
 ]
 Shape = Annotated[str | None, typer.Option(help="M,N,K of a product; rows,keys,head dim of an attention.")]
-Dtype = Annotated[str | None, typer.Option(help=f"fp16 or bf16, of a kernel of the zoo; {DTYPE} by default.")]
+Dtype = Annotated[
+    str | None, typer.Option(help=f"fp16 or bf16, of a product also fp8, i8 or mxfp4; {DTYPE} by default.")
+]
 Schedule = Annotated[
     list[str] | None, typer.Option(help="Name of a schedule of the zoo's kernel; its own choice by default.")
 ]

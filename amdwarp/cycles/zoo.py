@@ -19,6 +19,8 @@ DEFAULT_SHAPES = {"gemm": (4096, 4096, 4096), "attention": (8192, 8192, 128), "a
 SMALL_SHAPES = {"gemm": (2048, 2048, 2048), "attention": (2048, 2048, 128), "attention_causal": (2048, 2048, 128)}
 #: Query and key heads of an attention: those of a 70-billion-parameter Llama 3.
 HEADS, KEY_HEADS = 64, 8
+#: Operands of a byte or less: fp8 (e4m3, as the GPU has it), int8, and fp4 with E8M0 scales.
+NARROW = ("fp8", "i8", "mxfp4")
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def gemm(
 
     Args:
         shape: M, N, K.
-        dtype: ``fp16`` or ``bf16``.
+        dtype: ``fp16``, ``bf16``, or one of ``NARROW``, which is ``scaled_matmul`` and ``int8_matmul``.
         schedule: name of a schedule, or None for the kernel's own choice.
         arch: the GPU.
         b_order: ``nk``: B as a linear layer's weight, ``kn``: row-major.
@@ -60,11 +62,14 @@ def gemm(
     """
     from amdwarp.kernels import gemm as family
 
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown dtype {dtype!r}", remedy=f"use one of {', '.join(DTYPES)}")
+    if dtype not in DTYPES and dtype not in NARROW:
+        raise UsageError(f"unknown dtype {dtype!r}", remedy=f"use one of {', '.join((*DTYPES, *NARROW))}")
     if b_order not in ("nk", "kn"):
         raise UsageError(f"unknown B order {b_order!r}", remedy="use nk or kn")
     m, n, k = shape
+    _check_extents(shape)
+    if dtype in NARROW:
+        return _narrow(shape, dtype, schedule, arch, b_order)
     a = np.zeros((m, k), DTYPES[dtype])
     b = np.zeros((n, k), DTYPES[dtype]).T if b_order == "nk" else np.zeros((k, n), DTYPES[dtype])
     with emulate(arch, workgroups=[0]) as emulation:
@@ -106,6 +111,7 @@ def attention(
         raise UsageError(f"unknown dtype {dtype!r}", remedy=f"use one of {', '.join(DTYPES)}")
     if b_order != "nk":
         raise UsageError(f"attention has no B order, and {b_order!r} was given", remedy="drop --b-order")
+    _check_extents(shape)
     rows, keys, dim = shape
     q = np.zeros((1, HEADS, rows, dim), DTYPES[dtype])
     k, v = np.zeros((2, 1, KEY_HEADS, keys, dim), DTYPES[dtype])
@@ -117,6 +123,45 @@ def attention(
     kind = "ping_pong" if "ping_pong" in launch.kernel.__module__ else "plain"
     name = f"attention {rows}x{keys}x{dim} {'causal ' if causal else ''}{dtype} {kind}"
     return ZooLaunch(name, compiled, args, launch.grid)
+
+
+def _check_extents(shape: tuple[int, int, int]) -> None:
+    text = ",".join(map(str, shape))
+    if min(shape) < 1:
+        raise UsageError(f"shape {text} has no work in it", remedy="give three positive numbers")
+    if max(shape) >= 2**31:
+        raise UsageError(f"shape {text} has an extent of 2**31 or more", remedy="give smaller ones")
+
+
+def _narrow(shape: tuple[int, int, int], dtype: str, schedule: str | None, arch: str, b_order: str) -> ZooLaunch:
+    """The scheduled kernel of narrow operands, planned and compiled; nothing is run."""
+    import amdwarp
+    from amdwarp.kernels.gemm import Matrix, plan, schedule_name
+    from amdwarp.kernels.gemm.dtypes import FNUZ_TARGETS
+    from amdwarp.kernels.gemm.scales import shuffle_scales
+
+    m, n, k = shape
+    mx = dtype == "mxfp4"
+    if mx and k % 32:
+        raise UsageError(f"K = {k} is no multiple of 32, the elements of a scale", remedy="give another --shape")
+    if b_order == "kn":
+        raise UsageError(f"{dtype} takes B with K contiguous only", remedy="drop --b-order")
+    width = k // 2 if mx else k  # bytes
+    a, b, c = (np.zeros(extents, kind) for extents, kind in (((m, width), "u1"), ((n, width), "u1"), ((m, n), "u4")))
+    names = {"fp8": "fp8e4b8" if arch in FNUZ_TARGETS else "fp8e4nv"}
+    made = plan(
+        Matrix(m, width, width, 1, element_bytes=1),
+        Matrix(width, n, 1, width, element_bytes=1),
+        Matrix(m, n, n, 1, element_bytes=2 if dtype != "i8" else 4),
+        names.get(dtype, dtype),
+        schedule,
+        target=arch,
+    )
+    signature, constants = made.signature, made.constexprs
+    compiled = amdwarp.compile(made.function(), signature, constants, arch, attrs=made.hints, **made.options)
+    scales = [shuffle_scales(np.full((rows, k // 32), 127, "u1")) for rows in (m, n)] if mx else []
+    args = [*(memory_span(array) for array in (a, b, c, *scales)), *made.arguments.values()]
+    return ZooLaunch(f"gemm {m}x{n}x{k} {dtype} {schedule_name(made.schedule)}", compiled, args, made.grid)
 
 
 #: Name to the function that builds a launch.

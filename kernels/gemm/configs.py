@@ -342,9 +342,15 @@ def choose(m: int, n: int, k: int, compute_units: int = 256, arch: str = "gfx950
         compute_units: compute units of the device; an MI350X or MI355X has 256.
         arch: of the device.
         dtype: of the operands, by Triton's name.
+
+    Raises:
+        UsageError: no schedule multiplies that type on that GPU.
     """
     if (kind := kind_of(dtype)) not in ("f16", ""):
-        return SCHEDULES[f"intra_wave_256_{kind}_gfx942" if arch == "gfx942" else f"inter_wave_256_{kind}"]
+        name = f"intra_wave_256_{kind}_gfx942" if arch == "gfx942" else f"inter_wave_256_{kind}"
+        if name not in SCHEDULES:
+            raise UsageError(f"no schedule multiplies {dtype} on {arch}", remedy="take another dtype or GPU")
+        return SCHEDULES[name]
     if arch == "gfx942":
         return SCHEDULES["intra_wave_gfx942"]
 

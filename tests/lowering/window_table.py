@@ -10,23 +10,32 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from amdwarp.kernels.gemm import SCHEDULES, matmul
+from amdwarp.kernels.attention import attention
+from amdwarp.kernels.gemm import SCHEDULES
 from amdwarp.lowering import bridge
 from amdwarp.lowering.analysis.realised import asked, longest_run, realised, stretches
 from window_kernels import CASES
 
 import amdwarp
+from amdwarp.cycles import zoo
 from amdwarp.resources import resources
 from amdwarp.weave import windows_are
 
 HEAD = "| kernel | target | window | anchors | MFMA | longest run, before | after | VGPRs, before | after | spills |"
 
 
-def shipped(schedule: str) -> Any:
-    """The compiled fp16 GEMM of an intra-wave schedule, B transposed."""
-    operand = np.zeros((256, 256), np.float16)
-    with amdwarp.emulate(SCHEDULES[schedule].arch, workgroups=1) as emulation:
-        matmul(operand, operand.T, schedule=schedule)
+def shipped(name: str) -> Any:
+    """The compiled GEMM of an intra-wave schedule, B transposed, in fp16 or the narrow type that it is for."""
+    schedule = SCHEDULES[name]
+    dtype = "fp16" if schedule.operand == "f16" else schedule.operand
+    return zoo.gemm((256, 256, 256), dtype=dtype, schedule=name, arch=schedule.arch).compiled
+
+
+def ping_pong(dim: int) -> Any:
+    """The compiled attention of gfx950 in two wave groups, fp16 heads of ``dim`` elements."""
+    rows = np.zeros((1, 1, 256, dim), np.float16)
+    with amdwarp.emulate("gfx950", execute=False) as emulation:
+        attention(rows, rows, rows, schedule="ping_pong")
     return emulation.records[-1][1]
 
 
@@ -63,3 +72,5 @@ if __name__ == "__main__":
     for name, schedule in SCHEDULES.items():
         if schedule.woven:
             print("\n".join(rows(f"gemm {name}", schedule.arch, lambda name=name: shipped(name))))  # type: ignore[misc]
+    for dim in (64, 128):
+        print("\n".join(rows(f"attention ping_pong, {dim}", "gfx950", lambda dim=dim: ping_pong(dim))))  # type: ignore[misc]
