@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import UsageError
-from .tasks import PlacedTask, TaskSpec, async_task, async_tasks, place
+from .tasks import PlacedTask, TaskSpec, async_task, place
 
 NAMES, STARTS, REGISTERS, LINES, FILE = (
     f"amdwarp.tasks.{name}" for name in ("names", "starts", "registers", "lines", "file")
@@ -132,17 +132,6 @@ def _check_body(generator: Any, task: _Task) -> None:
     for inner in ast.walk(task.node):
         if isinstance(inner, ast.Return):
             raise _refuse("a task cannot return", "let it end", _line(generator, inner))
-        if isinstance(inner, ast.With) and inner is not task.node:
-            for item in inner.items:
-                call = item.context_expr
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute):
-                    with contextlib.suppress(Exception):
-                        if generator.visit(call.func) is async_tasks:
-                            raise_in = _line(generator, inner)
-                            break
-            else:
-                continue
-            raise _refuse("a block of tasks cannot stand inside a task", "put its tasks into the outer block", raise_in)
 
 
 # ---- the op
@@ -157,17 +146,14 @@ def _specialize(
 ) -> None:
     from triton.compiler.code_generator import flatten_values_to_ir, unflatten_ir_values
 
-    builder, options = generator.builder, generator.builder.options
+    builder = generator.builder
     captured = _captures(generator, workers)
     outside, defined = dict(generator.lscope), dict(generator.local_defs)
     point = builder.get_insertion_point()
 
     block = builder.create_block()  # in the region around: loops cannot be made in a block that is nowhere
     builder.set_insertion_point_to_start(block)
-    generator.local_defs = {}
-    with _context(generator, options.num_warps, 0, True):
-        generator.visit_compound_statement(trunk.node.body)
-    assigned = dict(generator.local_defs)
+    assigned = _visit(generator, trunk, builder.options.num_warps, 0, True)
     used = _used_outside(generator, node)
     given = {name: value for name, value in assigned.items() if name in used and _has_handles(value)}
     handles = flatten_values_to_ir(given.values())
@@ -180,18 +166,7 @@ def _specialize(
     op.get_default_region().push_back(home)
     block.merge_block_before(home)
     _annotate(generator, op, [trunk, *(task for task, _ in workers)], [one for _, one in workers], default_registers)
-    arguments = flatten_values_to_ir(captured.values())
-    builder.create_block_with_parent(op.get_partition_op_holder(), [])
-    regions = builder.create_warp_specialize_partitions(arguments, len(workers))
-    for index, (task, one) in enumerate(workers):
-        inner = builder.create_block_with_parent(regions.get_region(index), [value.get_type() for value in arguments])
-        inside = [inner.get_argument(at) for at in range(len(arguments))]
-        values = unflatten_ir_values(inside, [value.type for value in captured.values()])
-        generator.lscope = outside | dict(zip(captured, values, strict=True))
-        generator.local_defs = {}
-        with _context(generator, one.waves, one.replica, False):
-            generator.visit_compound_statement(task.node.body)
-        builder.create_warp_return()
+    _partitions(generator, op, workers, captured, outside)
     generator.lscope, generator.local_defs = dict(outside), dict(defined)
     builder.set_insertion_point_after(op.get_operation())
     results = [op.get_result(at) for at in range(len(handles))]
@@ -200,6 +175,33 @@ def _specialize(
     for name, value in assigned.items():
         if not _has_handles(value):
             generator.set_value(name, value)
+
+
+def _partitions(
+    generator: Any, op: Any, workers: list[tuple[_Task, PlacedTask]], captured: dict[str, Any], outside: dict[str, Any]
+) -> None:
+    """The regions of the other tasks; all have all captures as arguments."""
+    from triton.compiler.code_generator import flatten_values_to_ir, unflatten_ir_values
+
+    builder = generator.builder
+    arguments = flatten_values_to_ir(captured.values())
+    builder.create_block_with_parent(op.get_partition_op_holder(), [])
+    regions = builder.create_warp_specialize_partitions(arguments, len(workers))
+    for index, (task, one) in enumerate(workers):
+        inner = builder.create_block_with_parent(regions.get_region(index), [value.get_type() for value in arguments])
+        inside = [inner.get_argument(at) for at in range(len(arguments))]
+        values = unflatten_ir_values(inside, [value.type for value in captured.values()])
+        generator.lscope = outside | dict(zip(captured, values, strict=True))
+        _visit(generator, task, one.waves, one.replica, False)
+        builder.create_warp_return()
+
+
+def _visit(generator: Any, task: _Task, num_warps: int, replica: int, default: bool) -> dict[str, Any]:
+    """Generate a task's statements where the insertion point is; returns what they assign."""
+    generator.local_defs = {}
+    with _context(generator, num_warps, replica, default):
+        generator.visit_compound_statement(task.node.body)
+    return dict(generator.local_defs)
 
 
 def _annotate(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from amdwarp.errors import LoweringError
 
-from ..ir import Module, Op, Region, Value
+from ..ir import Module, Op, Value
 
 SPECIALIZE = "ttg.warp_specialize"
 PARTITIONS = "ttg.warp_specialize.partitions"
@@ -21,21 +20,6 @@ TASK_STARTS = f"{MARKS}starts"
 _VIEWS = ("ttg.memdesc_index", "ttg.memdesc_subslice", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape")
 
 
-@dataclass(frozen=True)
-class Partition:
-    """One non-default task.
-
-    Attributes:
-        region: its body; block arguments are its captures.
-        waves: how many waves run it.
-        start: its first wave in the workgroup, or None before waves are placed.
-    """
-
-    region: Region
-    waves: int
-    start: int | None
-
-
 def specializations(module: Module) -> list[Op]:
     """Every ``ttg.warp_specialize`` of the module, in text order."""
     return module.ops(SPECIALIZE)
@@ -44,15 +28,6 @@ def specializations(module: Module) -> list[Op]:
 def partitions_op(op: Op) -> Op:
     """The op inside a ``ttg.warp_specialize`` that holds captures and partition bodies."""
     return next(inner for inner in op.regions[1].block.ops if inner.name == PARTITIONS)
-
-
-def partitions(op: Op) -> list[Partition]:
-    """The non-default tasks of a ``ttg.warp_specialize``."""
-    waves = integers(op.properties.get("partitionNumWarps", "array<i32>"))
-    starts: list[int | None] = [*integers(op.properties.get("warpGroupStartIds", "array<i32>"))]
-    starts = starts or [None] * len(waves)
-    regions = partitions_op(op).regions
-    return [Partition(*one) for one in zip(regions, waves, starts, strict=True)]
 
 
 def integers(text: str) -> list[int]:
