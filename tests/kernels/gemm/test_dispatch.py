@@ -71,6 +71,20 @@ def test_scheduled_fp8_and_int8_through_the_public_functions():
     assert (exact == i.astype(int) @ j.astype(int).T).all()
 
 
+def test_scheduled_fp4_through_the_public_function():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 256, (256, 128)).astype(np.uint8) for _ in range(2))
+    sa, sb = (rng.integers(122, 132, (256, 8)).astype(np.uint8) for _ in range(2))
+    with amdwarp.emulate("gfx950") as emulation:
+        out = gemm.scaled_matmul(a, b.T, sa, sb.T, out_dtype="float32")
+    assert emulation.records[0][0].constexprs["S"] == gemm.SCHEDULES["inter_wave_256_mxfp4"]
+    left, right = (
+        reference.unpack(x, "e2m1", 1) * np.repeat(reference.e8m0(s), 32, axis=1) for x, s in ((a, sa), (b, sb))
+    )
+    expected = reference.expect(left, right.T, "float32")
+    assert (np.abs(out - expected.value) <= expected.bound).all()
+
+
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_plain_operands_beyond_2_gib(operand):
     rows, k = (1 << 21) + 8, 520  # 2.2e9 bytes of zeros, of which only the last pages are ever there
