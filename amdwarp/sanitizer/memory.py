@@ -114,8 +114,12 @@ class MemoryShadow:
         self.group += 1
         self.known = {}
 
-    def access(self, memory: GlobalMemory, access: Access, inst: int, acquires: bool) -> None:
-        """Check and note an access of the current workgroup; `acquires`: an atomic whose result is waited for."""
+    def access(self, memory: GlobalMemory, access: Access, inst: int, acquires: bool, is_guess: bool = False) -> None:
+        """Check and note an access of the current workgroup.
+
+        `acquires`: an atomic whose result is waited for; `is_guess`: a load that an atomic confirms, which may then
+        meet atomics in any order.
+        """
         mask = access.mask
         addresses = access.addresses.reshape(-1) if mask is None else access.addresses[mask]
         if addresses.size == 0:
@@ -133,8 +137,9 @@ class MemoryShadow:
                 if inside.any():
                     offsets = (addresses[inside] - np.uint64(buffer.base)).view(np.int64)
                     part = self._part(buffer, access, inst, offsets, None if values is None else values[inside])
-                    self._check(part)
-                    self._note(part)
+                    self._check(part, is_guess)
+                    if not is_guess:
+                        self._note(part)
 
     def _synchronise(self, addresses: Array, acquires: bool) -> None:
         """An atomic: what is known of its flag is known from here on, and what was done so far is known behind it."""
@@ -180,7 +185,7 @@ class MemoryShadow:
         rows: Array = number * self.pages.per_page + at % _PAGE // self.pages.granule
         return rows
 
-    def _check(self, part: _Part) -> None:
+    def _check(self, part: _Part, is_guess: bool) -> None:
         writer = self.pages.columns["writer"].take(part.rows)
         if part.buffer.name in self.uninitialised and part.kind != "write":
             nobody = writer == 0
@@ -190,7 +195,7 @@ class MemoryShadow:
         if not self.races:
             return
         written = (writer != 0) & (writer != self.group)
-        if part.kind == "atomic":
+        if part.kind == "atomic" or is_guess:
             written &= self.pages.columns["write_atomic"].take(part.rows) == 0
         if written.any() and part.content is not None:
             written &= (self.pages.content[part.rows] != part.content).any(axis=1)
@@ -206,15 +211,20 @@ class MemoryShadow:
         rows, columns = part.rows[other], self.pages.columns
         who = columns["writer" if before == "write" else "reader"].take(rows)
         time, inst = columns[f"{before}_time"].take(rows), columns[f"{before}_inst"].take(rows)
-        behind = np.zeros(len(rows), np.int64)
-        for group in np.unique(who).tolist():
-            behind[who == group] = self.known.get(group, 0)
-        bad = time >= behind
+        bad = ~self._is_before(who, time)
         for earlier in np.unique(inst[bad]).tolist():
             own = np.zeros(len(other), bool)
             own[np.flatnonzero(other)[bad & (inst == earlier)]] = True
             problem = f"one workgroup {_THEN[part.kind]} {self._span(part, own)}, {_DONE[before]} by another workgroup"
             self.report(MemoryClash("global-race", earlier, problem))
+
+    def _is_before(self, groups: Array, times: Array) -> Array:
+        """Which accesses, of these workgroups at these times, atomics order before what comes now."""
+        behind = np.zeros(len(groups), np.int64)
+        for group in np.unique(groups).tolist():
+            behind[groups == group] = self.known.get(group, 0)
+        ordered: Array = times < behind
+        return ordered
 
     def _span(self, part: _Part, pieces: Array) -> str:
         at = part.at[pieces]
@@ -224,7 +234,11 @@ class MemoryShadow:
         columns = self.pages.columns
         if part.kind == "read":
             reader = columns["reader"].take(part.rows)
-            columns["reader"][part.rows] = np.where((reader == 0) | (reader == self.group), self.group, _MANY)
+            # what comes behind this read comes behind an earlier one that is ordered before it
+            only = (reader == 0) | (reader == self.group)
+            if self.known and not only.all():
+                only |= self._is_before(reader, columns["read_time"].take(part.rows))
+            columns["reader"][part.rows] = np.where(only, self.group, _MANY)
             columns["read_time"][part.rows] = self.time
             columns["read_inst"][part.rows] = part.inst
             return

@@ -18,6 +18,7 @@ from amdwarp.emulator.memory import Array
 from amdwarp.emulator.state import WAITING
 from amdwarp.errors import EmulatorError
 from amdwarp.sanitizer.effects import DS, QUEUES, TN, Effects, program_effects, spell_wait
+from amdwarp.sanitizer.guesses import guesses
 from amdwarp.sanitizer.memory import MemoryClash, MemoryShadow
 from amdwarp.sanitizer.order import APART, ARRIVE, ATOMIC, MAX_WAVES, TENSOR, WRITE, Records
 from amdwarp.sanitizer.pending import conflict, suspects
@@ -62,6 +63,7 @@ class Sanitizer:
         self.program, self.collector, self.waves = program, collector, program.waves
         self.effects: tuple[Effects, ...] = ()
         self.suspects: dict[int, frozenset[int]] = {}
+        self.guesses: frozenset[int] = frozenset()
         self.shortfalls: list[Shortfall] = []
         self.records = Records(self.waves)
         self.needs = Needs(self.records) if redundant else None
@@ -81,6 +83,7 @@ class Sanitizer:
         """Find what the text alone says; done when the emulator has accepted every instruction."""
         self.effects = self.wording.effects = program_effects(self.program)
         self.suspects = suspects(self.program, self.effects)
+        self.guesses = guesses(self.program, self.effects)
         self.shortfalls = shortfalls(self.program, self.effects)
         found = polls(self.program, self.effects)
         if found or any(_arrives(inst) for inst in self.program.instructions):
@@ -223,7 +226,8 @@ class Sanitizer:
                     self.needs.meetings.access(event.batch.group.memory, access, event.first)
                 if self.memory.active:
                     self._now = Site(event.inst, set(range(event.first, event.last)))
-                    self.memory.access(event.batch.group.memory, access, event.inst.index, bool(effects.delivers))
+                    at = event.inst.index
+                    self.memory.access(event.batch.group.memory, access, at, bool(effects.delivers), at in self.guesses)
             elif access.space == "scratch":
                 self._scratch(event, access)
         operation = Operation(event.inst.index, record, event.first, stores)

@@ -78,6 +78,65 @@ def test_atomics_hand_over() -> None:
     assert found(body.format(flag="s_nop 0")) == ["global-race"]
 
 
+def test_a_counter_in_plain_memory_behind_a_flag() -> None:
+    """Each workgroup in turn reads a place and changes it, between two atomics on one flag."""
+    change = f"global_load_dword v5, v1, s[6:7]\n{DONE}\nv_add_u32_e32 v5, 1, v5\nglobal_store_dword v1, v5, s[6:7]"
+    assert found(FLAG, change, DONE, FLAG, grid=4) == []
+    assert "global-race" in found(FLAG, change, DONE, grid=4)
+    assert "global-race" in found(change, DONE, FLAG, grid=4)
+
+
+def test_two_readers_in_no_order_before_a_write() -> None:
+    """Workgroup 2 comes behind workgroup 1, but not behind workgroup 0."""
+    body = f"""
+    s_cmp_eq_u32 s2, 2
+    s_cbranch_scc1 last
+    global_load_dword v5, v1, s[6:7]
+    {DONE}
+    s_cmp_eq_u32 s2, 0
+    s_cbranch_scc1 end
+    {FLAG}
+    s_branch end
+    last:
+    {FLAG}
+    global_store_dword v1, v0, s[6:7]
+    {DONE}
+    end:
+    """
+    assert found(body, grid=3) == ["global-race"]
+
+
+SWAP = """
+global_load_dword v9, v1, s[6:7]{offset}
+s_waitcnt vmcnt(0)
+{between}
+again:
+v_add_u32_e32 v8, 1, v9
+global_atomic_cmpswap v10, v1, v[8:9], s[6:7] sc0
+s_waitcnt vmcnt(0)
+v_cmp_eq_u32_e32 vcc, v10, v9
+v_mov_b32_e32 v9, v10
+s_andn2_b64 exec, exec, vcc
+s_cbranch_execnz again
+s_mov_b64 exec, -1
+"""
+
+
+def test_a_load_that_a_swap_confirms() -> None:
+    """The loop that stands for an atomic which the target lacks."""
+    assert found(SWAP.format(offset="", between="")) == []
+    # another place, another value, or no swap on some way: nothing confirms what was read
+    assert "global-race" in found(SWAP.format(offset=" offset:4", between=""))
+    assert "global-race" in found(SWAP.format(offset="", between="v_add_u32_e32 v9, 0, v9"))
+    assert "global-race" in found(SWAP.format(offset="", between="s_cbranch_vccnz past") + "past:")
+
+
+def test_a_load_that_a_swap_confirms_meets_a_plain_store() -> None:
+    store = "global_store_dword v1, v0, s[6:7]"
+    pick = f"s_cmp_eq_u32 s2, 0\ns_cbranch_scc0 swap\n{store}\n{DONE}\ns_branch end\nswap:\n"
+    assert "global-race" in found(pick + SWAP.format(offset="", between="") + "end:")
+
+
 def test_a_wide_access_that_the_range_check_cuts() -> None:
     """The last lane's 16 bytes reach beyond the buffer; the resource cuts them."""
     body = "v_add_u32_e32 v3, 0x3e00, v1\nbuffer_load_dwordx4 v[12:15], v3, s[8:11], 0 offen"
