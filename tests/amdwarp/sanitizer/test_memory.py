@@ -128,7 +128,7 @@ def test_a_load_that_a_swap_confirms() -> None:
     # another place, another value, or no swap on some way: nothing confirms what was read
     assert "global-race" in found(SWAP.format(offset=" offset:4", between=""))
     assert "global-race" in found(SWAP.format(offset="", between="v_add_u32_e32 v9, 0, v9"))
-    assert "global-race" in found(SWAP.format(offset="", between="s_cbranch_vccnz past") + "past:")
+    assert "global-race" in found(SWAP.format(offset="", between="s_cmp_eq_u32 s2, -1\ns_cbranch_scc1 past") + "past:")
 
 
 def test_a_load_that_a_swap_confirms_meets_a_plain_store() -> None:
