@@ -97,7 +97,7 @@ def budgets(tasks: Sequence[TaskWaves], arch: str, where: str | None = None) -> 
 def needs(tasks: Sequence[TaskWaves], amdgcn: str) -> list[int]:
     """Vector registers of a thread that the instructions of each task name, by the line table of the text.
 
-    The highest register number decides, as it does for the hardware.
+    The highest register number decides, as it does for the hardware. Copies of a task get the figure of all of them.
     """
     from .asm import parse
 
@@ -112,7 +112,9 @@ def needs(tasks: Sequence[TaskWaves], amdgcn: str) -> list[int]:
                 kind, index = getattr(operand, "kind", ""), getattr(operand, "index", 0)
                 if kind in ("v", "a"):
                     most[owner][kind] = max(most[owner][kind], index + getattr(operand, "count", 1))
-    return [_total(one["v"], one["a"]) for one in most]
+    # copies of a task come from the same lines, and the text does not tell them apart
+    spans = [(task.file, task.first, task.last) for task in tasks]
+    return [_total(most[spans.index(span)]["v"], most[spans.index(span)]["a"]) for span in spans]
 
 
 def _total(vector: int, accumulation: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,6 +89,8 @@ def test_needs_are_read_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asm, "parse", lambda text: SimpleNamespace(instructions=found))
     # 41 vector registers, then six accumulation registers from a multiple of four on
     assert needs(tasks((4, None), (1, None)), TEXT) == [44 + 6, 24]
+    first, second = tasks((4, None), (1, None))
+    assert needs([first, second, replace(second, name="task 0 copy 1", start=5)], TEXT) == [44 + 6, 24, 24]
 
 
 @amdwarp.jit
