@@ -83,8 +83,10 @@ def read_text(file: str) -> str:
         raise UsageError(f"{file} cannot be read: {error}", remedy="give a file of AMDGCN text") from None
     if raw.startswith(b"\x7fELF"):
         raise _no_text(file, "an ELF binary")
+    if b"\0" in raw:
+        raise _no_text(file, "no text")
     try:
-        return raw.decode()
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _no_text(file, "no text") from None
 

@@ -214,6 +214,18 @@ def test_wrong_files(capsys: pytest.CaptureFixture[str], files: Path, content: b
     assert words in err
 
 
+def test_a_byte_order_mark(capsys: pytest.CaptureFixture[str], files: Path) -> None:
+    (files / "marked.amdgcn").write_text(TEXT, encoding="utf-8-sig")
+    assert check(capsys, files, "marked")[0] == 0
+
+
+@pytest.mark.parametrize("content", [bytes(1000), TEXT.encode("utf-16-le")], ids=["zeros", "utf-16"])
+def test_zero_bytes_are_no_text(capsys: pytest.CaptureFixture[str], files: Path, content: bytes) -> None:
+    (files / "zeros.amdgcn").write_bytes(content)
+    code, _, err = check(capsys, files, "zeros")
+    assert code == 2 and "zeros.amdgcn is no text; give the assembly text" in err and len(err) < 300
+
+
 WRONG_ARGS: list[tuple[object, str]] = [
     ([*TWO, buffer()], "takes 2 arguments (pointer, pointer), and the file has 3"),
     ([{"i64": 5}, buffer()], "argument 0 is a scalar, and the kernel takes a pointer"),
