@@ -1,4 +1,4 @@
-"""``amdwarp bench run``, ``list`` and ``report``."""
+"""``amdwarp bench run``, ``list``, ``report`` and ``peers``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from amdwarp.errors import UsageError
 from amdwarp.files import check_writable
 
 from .metrics import HARDWARE, LABELS, SOURCES
+from .peers.__main__ import main as peers
 from .registry import select
 from .schema import Row, read, suffix_of, write
 
@@ -105,6 +106,9 @@ def report(
     counts = Counter(row.source for row in rows)
     parts = ", ".join(f"{count} {LABELS[source]}" for source, count in counts.items())
     typer.echo(f"{page}: {len(rows)} figures ({parts})")
+
+
+app.command("peers")(peers)
 
 
 def _print(rows: list[Row]) -> None:

@@ -161,7 +161,7 @@ def _pytest(case: Case) -> tuple[list[dict[str, Any]], str]:
         file = Path(__file__).with_name("host_benchmarks.py")
         words = [sys.executable, "-m", "pytest", f"{file}::test_host[{case.name}]"]
         words += ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--import-mode=importlib"]
-        words += ["-c", os.devnull, "--rootdir", folder, f"--benchmark-json={out}"]
+        words += ["-c", os.devnull, "--rootdir", folder, f"--benchmark-json={out}", f"--benchmark-storage={folder}"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         environment["TRITON_DEFAULT_FP_FUSION"] = "1"
         done = subprocess.run(words, capture_output=True, text=True, env=environment)

@@ -205,7 +205,7 @@ def read(path: str | Path) -> list[Row]:
 def _json_records(text: str) -> list[Any]:
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("rows"), list):
         raise UsageError(f"not a result file of format {FORMAT}", remedy="make it with amdwarp bench run")

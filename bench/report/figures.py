@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.colors import qualitative
 
-from ..metrics import HARDWARE, MODELLED, get_metric
+from ..metrics import HARDWARE, METRICS, MODELLED, SOURCES, get_metric
 from ..schema import Row
 from . import FILTERS, badge
 from .peaks import peak_of
@@ -85,12 +85,14 @@ def _colours(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _groups(rows: Iterable[Row]) -> list[list[Row]]:
-    """Rows that share a chart: one kernel, one metric or family of metrics, one source."""
-    found: dict[tuple[str, str, str], list[Row]] = {}
+    """Rows that share a chart: one kernel, one metric or family, one source; in the order of ``METRICS``."""
+    found: dict[tuple[int, str, int], list[Row]] = {}
+    order = list(METRICS)
     for row in rows:
         metric = get_metric(row.metric)
         if metric.shown:
-            found.setdefault((row.source, row.kernel, metric.name), []).append(row)
+            key = (SOURCES.index(row.source), row.kernel, order.index(metric.name))
+            found.setdefault(key, []).append(row)
     return [found[key] for key in sorted(found)]
 
 
@@ -145,6 +147,13 @@ def _spread(rows: Sequence[Row]) -> dict[str, Any]:
     return {"type": "data", "array": above, "arrayminus": below, "symmetric": False, "visible": any(above + below)}
 
 
+def _value(row: Row) -> str:
+    """What stands above a bar: a bar of 0 is not seen. Nothing where the error bar is."""
+    if row.p20 != row.p80:
+        return ""
+    return f"{row.p50:.4g}" if row.p50 < 1000 else f"{row.p50:,.0f}"
+
+
 def _layout(figure: go.Figure, x_title: str, y_title: str, height: int = 380) -> None:
     figure.update_layout(
         template="plotly_white",
@@ -172,6 +181,9 @@ def side_by_side(rows: Sequence[Row], colours: dict[str, str]) -> Card:
             y=[row.p50 for row in part],
             error_y=_spread(part),
             marker={"color": colours[variant], "pattern": pattern},
+            text=[_value(row) for row in part],
+            textposition="outside",
+            cliponaxis=False,
             hovertext=[_hover(row) for row in part],
             hoverinfo="text",
             meta=_meta(part[0]),

@@ -138,6 +138,8 @@ def test_a_run_without_a_figure_leaves_the_file_alone(tmp_path: Path, capsys: py
         (["run", "-o", "/nowhere/r.json"], "/nowhere is no folder"),
         (["run", "--nonsense"], "--nonsense"),
         (["report"], "argument"),
+        (["peers", "--shape", "1"], "shape '1' is not M,N,K"),
+        (["peers", "--target", "gfx90a"], "unknown target 'gfx90a'; use one of gfx942, gfx950, gfx1250"),
         (["report", "none.json"], "none.json cannot be read: No such file or directory"),
         (["report", "none.xml"], "none.xml is neither .json nor .csv"),
     ],
@@ -156,6 +158,12 @@ def test_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(capsys.readouterr().out.split())
     assert "3 figures (1 modelled, not measured, 1 measured on this machine's CPU, 1 measured on a GPU)" in said
     assert {file.name for file in (tmp_path / "site").iterdir()} == {"index.html", "plotly.min.js"}
+
+
+def test_report_refuses_json_without_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    assert call("report", str(tmp_path / "a.json"), "-o", str(tmp_path / "site")) == 2
+    assert "a.json: no JSON: " in capsys.readouterr().err
 
 
 def test_report_refuses_a_forged_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -14,6 +15,7 @@ from typing import Any
 import bench_samples as samples
 import pytest
 from amdwarp.bench.report import write_site
+from amdwarp.bench.report.figures import build_figures
 
 from amdwarp.errors import UsageError
 
@@ -181,3 +183,18 @@ def test_without_plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(UsageError, match=r'plotly is not installed; pip install "amdwarp\[bench\]"'):
         write_site([samples.row("vgprs", 1.0)], tmp_path)
     assert "plotly" in sys.modules
+
+
+def test_charts_say_their_values_and_stand_in_the_order_of_the_tables() -> None:
+    values = {"spills": 0, "vgprs": 64, "emulator_throughput": 5, "mfma_busy": 97.41, "tflops": 1500}
+    rows = [samples.row(name, value) for name, value in values.items()]
+    rows[2] = dataclasses.replace(rows[2], p80=6)  # its error bar is there instead
+    cards = [card for card in build_figures(rows) if card.section == "side"]
+    found = [(card.row.metric, *card.figure.data[0].text) for card in cards]
+    assert found == [
+        ("tflops", "1,500"),
+        ("mfma_busy", "97.41"),
+        ("vgprs", "64"),
+        ("spills", "0"),
+        ("emulator_throughput", ""),
+    ]
