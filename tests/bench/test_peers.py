@@ -58,12 +58,12 @@ def test_tuning_ranks_by_the_model() -> None:
     found = tune.rank(SHAPE, "fp16", "gfx950", True, configs)
     clks = [row.clk for row in found]
     assert None not in clks[:2] and clks[:2] == sorted(clks[:2])  # type: ignore[type-var]
-    assert found[2].clk is None and "does not fit" in found[2].problem
+    assert found[2].clk is None and "163840 bytes of LDS on gfx950" in found[2].problem
     assert tune.tune(SHAPE, "fp16", "gfx950", False, configs) == found[0].config
     assert tune.tune(SHAPE, "fp16", "gfx950", True, configs) == LARGE
     with pytest.raises(UsageError, match="can be modelled for gfx950: ping-pong rewrites none of those that fit"):
         tune.tune(SHAPE, "fp16", "gfx950", True, (SMALL,))
-    with pytest.raises(UsageError, match=r"can be modelled for gfx950: .*does not fit"):
+    with pytest.raises(UsageError, match=r"can be modelled for gfx950: .*163840 bytes of LDS"):
         tune.tune(SHAPE, "fp16", "gfx950", False, configs[2:])
     with pytest.raises(UsageError, match="unknown dtype 'fp8'"):
         tune.arguments(16, 16, 16, "fp8")
