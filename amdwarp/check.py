@@ -151,12 +151,17 @@ def save(path: str, values: list[Any]) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    buffers = {f"arg{at}": value for at, value in enumerate(values) if isinstance(value, np.ndarray)}
+    buffers = {f"arg{at}": _plain(value) for at, value in enumerate(values) if isinstance(value, np.ndarray)}
     try:
         with open(path, "wb") as file:
             np.savez(file, **buffers)  # type: ignore[arg-type]
     except OSError as error:
         raise UsageError(f"the buffers cannot be saved in {path}: {error}") from None
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that numpy can load again: raw bytes for the elements that only ``ml_dtypes`` knows."""
+    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.itemsize}")
 
 
 def check_writable(path: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amdwarp import cli
+from amdwarp.arguments import DTYPES, read_arguments
 from amdwarp.sanitizer import KINDS
 from amdwarp.testing import assert_race_free
 
@@ -128,6 +129,17 @@ def test_dump(capsys: pytest.CaptureFixture[str], files: Path) -> None:
         np.testing.assert_array_equal(saved["arg0"], drawn)
         np.testing.assert_array_equal(saved["arg1"][:128], drawn[:128])
         assert not saved["arg1"][128:].any()
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_a_dump_of_any_dtype_is_loaded(capsys: pytest.CaptureFixture[str], files: Path, dtype: str) -> None:
+    entries = [buffer("normal", dtype), buffer("zeros", dtype)]
+    (files / "args.json").write_text(json.dumps(entries))
+    assert check(capsys, files, "copy", "--dump", files / "out.npz")[0] == 0
+    (drawn, _), size = read_arguments(files / "args.json"), np.dtype(DTYPES[dtype]).itemsize
+    with np.load(files / "out.npz") as saved:
+        assert saved["arg0"].tobytes() == drawn.tobytes() and saved["arg0"].itemsize == size
+        assert saved["arg1"].tobytes()[:512] == drawn.tobytes()[:512]
 
 
 @pytest.mark.parametrize("name", ["nowhere/out.npz", "folder", "with\0nul"])
