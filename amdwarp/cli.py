@@ -172,7 +172,9 @@ def main(argv: list[str] | None = None) -> None:
         # typer raises its own kind for a wrong flag; anything else is a fault of ours and keeps its traceback
         if not hasattr(error, "format_message"):
             raise
-        code = _complain(f"{error.format_message().rstrip('.')}; see amdwarp --help")
+        # without a message, the help of a command without its words has been printed
+        text = error.format_message().rstrip(".")
+        code = _complain(f"{text}; see amdwarp --help") if text else USAGE_ERROR
     sys.exit(code or 0)
 
 

@@ -150,6 +150,12 @@ def test_bad_words(words: list[str], text: str, capsys: pytest.CaptureFixture[st
     assert text.lower() in error.lower() and error.count("\n") == 1 and error.startswith("amdwarp: ")
 
 
+def test_without_a_word_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 2
+    output = capsys.readouterr()
+    assert "report" in output.out + output.err and "amdwarp: ;" not in output.err
+
+
 def test_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("plotly", reason="plotly is not installed")
     write([samples.row("kernel_clk", 5.0)], tmp_path / "a.json")
