@@ -77,7 +77,9 @@ def compile(
         if not isinstance(value, Mapping) and (name == "signature" or value is not None):
             raise _error(f"{name} is a {type(value).__name__}", "pass a dict with parameter names as keys")
     constants = dict(constexprs or {})
-    defaults = {one.name: one.default for one in kernel.params if one.is_constexpr and one.has_default}
+    # a pointer or number that is None by default is absent, which Triton compiles as a constant
+    with_default = [one for one in kernel.params if one.has_default and (one.is_constexpr or one.default is None)]
+    defaults = {one.name: one.default for one in with_default}
     constants |= {name: value for name, value in defaults.items() if name not in constants and name not in signature}
     types = _signature(names, signature, constants)
     source = _source_class(kernel.is_gluon())(kernel, types, constants, _attributes(names, types, attrs))

@@ -25,7 +25,7 @@ class TileWork:
 
     tile: tuple[int, int, int]
     k: int
-    element_bytes: int
+    element_bytes: float
 
     def steps_an_iteration(self, iterations: int) -> int:
         """K steps in one iteration of the compiled loop, which may be unrolled, and peeled at either end."""

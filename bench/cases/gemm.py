@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from amdwarp.cycles import estimate
 from amdwarp.errors import UsageError
 
 from ..model import TileWork, model
 from ..registry import Case, GpuWork, Modelled
 
 DTYPES = ("fp16", "bf16")
+FP8 = {"gfx950": "float8_e4m3fn", "gfx942": "float8_e4m3fnuz", "gfx1250": "float8_e4m3fn"}
 Shape = tuple[int, int, int]
 #: A square product, and layers of an 8-billion-parameter Llama 3 at 4096 tokens.
 SHAPES: tuple[Shape, ...] = ((4096, 4096, 4096), (4096, 6144, 4096), (4096, 4096, 14336))
@@ -22,6 +24,8 @@ STOCK: dict[str, bool | None] = {"stock": None, "stock_pingpong_off": False, "st
 #: Shapes at which the stock kernel is tuned by the model; each takes a minute or more.
 TUNED_SHAPES = SHAPES[:1]
 TARGETS = ("gfx950", "gfx942")
+#: The family that takes everything, with the configuration that its rule chooses.
+PLAIN = "plain"
 #: The largest relative difference (Frobenius) from torch's product that is timed. Rounding to bf16 costs 2**-9.
 MISMATCH = 0.01
 
@@ -56,10 +60,17 @@ class OwnLaunch:
 
 def own_plan(schedule: str, shape: Shape, dtype: str, target: str) -> Any:
     """Launch plan of a product whose B is a linear layer's weight."""
+    import numpy as np
     from amdwarp.kernels.gemm import Matrix, plan
 
+    from ..peers.kinds import kind_of
+
     m, n, k = shape
-    return plan(Matrix(m, k, k, 1), Matrix(k, n, 1, k), Matrix(m, n, n, 1), dtype, schedule, target=target)
+    kind = kind_of(dtype)
+    stored, size = (k // 2 if dtype == "mxfp4" else k), max(1, kind.bits // 8)
+    a, b = Matrix(m, stored, stored, 1, 0, size), Matrix(stored, n, 1, stored, 0, size)
+    c = Matrix(m, n, n, 1, 0, np.dtype(kind.out_array).itemsize)
+    return plan(a, b, c, kind.operand(target), schedule, out_dtype=kind.out, target=target)
 
 
 def own_launch(schedule: str, shape: Shape, dtype: str, target: str) -> OwnLaunch:
@@ -71,31 +82,79 @@ def own_launch(schedule: str, shape: Shape, dtype: str, target: str) -> OwnLaunc
     chosen = own_plan(schedule, shape, dtype, target)
     function, hints = chosen.function(), chosen.hints
     compiled = amdwarp.compile(function, chosen.signature, chosen.constexprs, target, attrs=hints, **chosen.options)
-    matrices = arguments(*shape, dtype)[:3]
-    return OwnLaunch(compiled, [*matrices, *chosen.arguments.values()], chosen.grid)
+    arrays = arguments(*shape, dtype)[:3]
+    if dtype == "mxfp4":
+        import numpy as np
+        from amdwarp.kernels.gemm.scales import shuffled_size
+
+        arrays += [np.zeros(shuffled_size(lines, shape[2] // 32), np.uint8) for lines in shape[:2]]
+    return OwnLaunch(compiled, [*arrays, *chosen.arguments.values()], chosen.grid)
 
 
 def model_own(schedule: str, shape: Shape, dtype: str, target: str) -> Modelled:
     """A schedule of ``amdwarp.kernels.gemm`` in the cycle model."""
     from amdwarp.kernels.gemm import SCHEDULES as KNOWN
 
+    from ..peers.kinds import kind_of
+
     launch = own_launch(schedule, shape, dtype, target)
     chosen = KNOWN[schedule]
-    work = TileWork((chosen.tile_m, chosen.tile_n, chosen.tile_k), shape[2], 2)
+    work = TileWork((chosen.tile_m, chosen.tile_n, chosen.tile_k), shape[2], kind_of(dtype).element_bytes)
     config = f"{chosen.tile_m}x{chosen.tile_n}x{chosen.tile_k} warps {chosen.num_warps} ring {chosen.ring}"
     return model(launch.compiled, launch.args, launch.grid, work, config)
+
+
+def model_plain(variant: str, shape: Shape, dtype: str, target: str) -> Modelled:
+    """The plain family in the cycle model, through the public functions; the clk of all launches together."""
+    import dataclasses
+
+    import ml_dtypes
+    import numpy as np
+    from amdwarp.kernels import gemm
+
+    from amdwarp.runtime import compile_for, emulate, memory_span
+
+    from ..peers.kinds import kind_of
+    from ..peers.tune import arguments
+
+    kind = kind_of(dtype)
+    a, b, c, *scales = arguments(*shape, dtype)
+    with emulate(target, workgroups=[0]) as emulation:
+        if dtype in DTYPES:
+            gemm.matmul(a, b.T, out=c, schedule=variant)
+        elif dtype == "int8":
+            gemm.int8_matmul(a, b.T, out=c, schedule=variant)
+        elif dtype == "mxfp4":
+            gemm.scaled_matmul(a, b.T, scales[0], scales[1].T, out=c, schedule=variant)
+        else:
+            a, b = (one.view(getattr(ml_dtypes, FP8[target])) for one in (a, b))
+            gemm.scaled_matmul(a, b.T, out=c, schedule=variant)
+    found = []
+    for launch, compiled, _ in emulation.records:
+        _, values = compile_for(launch, target)
+        args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
+        found.append((launch, compiled, args))
+    launch, compiled, args = found[0]
+    chosen = launch.constexprs["S"]
+    parts = chosen.splits if chosen.schedule == "split_k" else 1
+    work = TileWork((chosen.tile_m, chosen.tile_n, chosen.tile_k), shape[2] // parts, kind.element_bytes)
+    text = f"{chosen.tile_m}x{chosen.tile_n}x{chosen.tile_k} warps {chosen.num_warps} {chosen.schedule}"
+    made = model(compiled, args, launch.grid, work, text + (f" {parts}" if parts > 1 else ""))
+    after = sum(estimate(compiled, args, launch.grid).kernel_clk for launch, compiled, args in found[1:])
+    return dataclasses.replace(made, figures=dict(made.figures) | {"kernel_clk": made.figures["kernel_clk"] + after})
 
 
 def model_stock(variant: str, shape: Shape, dtype: str, target: str) -> Modelled:
     """The stock kernel in the cycle model, at the configuration that the model finds fastest."""
     from ..peers.kernel import compile_stock, has_pingpong
+    from ..peers.kinds import kind_of
     from ..peers.tune import arguments, tune
 
     setting = STOCK[variant]
     m, n, k = shape
     config = tune(shape, dtype, target, setting)
     compiled = compile_stock(config, dtype, target, setting, k % config.bk == 0)
-    work = TileWork((config.bm, config.bn, config.bk), k, 2)
+    work = TileWork((config.bm, config.bn, config.bk), k, kind_of(dtype).element_bytes)
     text = str(config) + (", ping-pong at work" if has_pingpong(compiled) else "")
     return model(compiled, arguments(m, n, k, dtype), config.grid(m, n), work, text)
 

@@ -21,13 +21,26 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def main(
     target: Annotated[list[str] | None, typer.Option(help="gfx950 by default; may repeat.")] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="fp16 and bf16 by default; may repeat.")] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="fp16, bf16, fp8, int8, mxfp4; the first two by default; may repeat.")
+    ] = None,
     shape: Annotated[str, typer.Option(help="M,N,K.")] = "4096,4096,4096",
+    stock: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Variants of the stock kernel: stock, stock_pingpong_off, stock_pingpong_on; all by default."
+        ),
+    ] = None,
 ) -> None:
     """Compile stock tl.dot and this package's kernels, model both, and print one table a dtype and target."""
+    from amdwarp.bench.cases.gemm import STOCK
+    from amdwarp.bench.peers.kinds import kind_of
     from amdwarp.bench.peers.tables import peers, sentence, table
 
     size = _shape(shape)
+    for one in stock or []:
+        if one not in STOCK:
+            raise UsageError(f"unknown stock variant {one!r}", remedy=f"use one of {', '.join(STOCK)}")
     for one in target or []:
         if one not in TARGETS:
             raise UsageError(f"unknown target {one!r}", remedy=f"use one of {', '.join(TARGETS)}")
@@ -36,9 +49,9 @@ def main(
     console.width = max(console.width, WIDTH)
     for arch in target or ["gfx950"]:
         for kind in dtype or ["fp16", "bf16"]:
-            if kind not in ("fp16", "bf16"):
-                raise UsageError(f"unknown dtype {kind!r}", remedy="use fp16 or bf16")
-            lines = peers(size, kind, arch, lambda text: errors.print(text, markup=False, highlight=False))
+            kind_of(kind)
+            say = lambda text: errors.print(text, markup=False, highlight=False)  # noqa: E731
+            lines = peers(size, kind, arch, say, tuple(stock or STOCK))
             console.print(table(lines, size, kind, arch))
             for line in lines:
                 if line.result is None:

@@ -17,6 +17,8 @@ from triton.compiler import ASTSource
 
 from amdwarp.target import get_target
 
+from .kinds import kind_of
+
 PINGPONG = "TRITON_HIP_USE_BLOCK_PINGPONG"
 SCALARS = ("m", "n", "k", "stride_am", "stride_bn", "stride_cm")
 
@@ -36,10 +38,11 @@ def matmul(
     BK: tl.constexpr,
     GROUP: tl.constexpr,
     EVEN_K: tl.constexpr,
+    SUM: tl.constexpr = tl.float32,
 ):
     """C = A @ B; A and C row-major, K contiguous in B, as a linear layer's weight stores it.
 
-    EVEN_K says that BK divides K, so that no load needs a mask.
+    EVEN_K says that BK divides K, so that no load needs a mask. SUM is the type of the sums.
     """
     program = tl.program_id(0)
     tiles_m, tiles_n = tl.cdiv(m, BM), tl.cdiv(n, BN)
@@ -52,14 +55,14 @@ def matmul(
     step = tl.arange(0, BK)
     a = a_ptr + row[:, None] * stride_am + step[None, :]
     b = b_ptr + step[:, None] + column[None, :] * stride_bn
-    acc = tl.zeros((BM, BN), tl.float32)
+    acc = tl.zeros((BM, BN), SUM)
     for at in range(tl.cdiv(k, BK)):
         if EVEN_K:
             left, right = tl.load(a), tl.load(b)
         else:
             left = tl.load(a, mask=step[None, :] < k - at * BK, other=0.0)
             right = tl.load(b, mask=step[:, None] < k - at * BK, other=0.0)
-        acc = tl.dot(left, right, acc)
+        acc = tl.dot(left, right, acc, out_dtype=SUM)
         a += BK
         b += BK
     row = tile_m * BM + tl.arange(0, BM)
@@ -68,7 +71,53 @@ def matmul(
     tl.store(c_ptr + row[:, None] * stride_cm + column[None, :], acc.to(c_ptr.dtype.element_ty), mask=where)
 
 
+def matmul_mx(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    a_scale_ptr,
+    b_scale_ptr,
+    m,
+    n,
+    k,
+    stride_am,
+    stride_bn,
+    stride_cm,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """The same of fp4 elements, two a byte along K, with E8M0 scales in rows, one for 32 elements. BK divides K."""
+    program = tl.program_id(0)
+    tiles_m, tiles_n = tl.cdiv(m, BM), tl.cdiv(n, BN)
+    in_group = GROUP * tiles_n
+    first = program // in_group * GROUP
+    rows = min(tiles_m - first, GROUP)
+    tile_m, tile_n = first + program % in_group % rows, program % in_group // rows
+    row = (tile_m * BM + tl.arange(0, BM)) % m
+    column = (tile_n * BN + tl.arange(0, BN)) % n
+    step = tl.arange(0, BK // 2)
+    scale = tl.arange(0, BK // 32)
+    a = a_ptr + row[:, None] * stride_am + step[None, :]
+    b = b_ptr + step[:, None] + column[None, :] * stride_bn
+    a_scale = a_scale_ptr + row[:, None] * (k // 32) + scale[None, :]
+    b_scale = b_scale_ptr + column[:, None] * (k // 32) + scale[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for _ in range(tl.cdiv(k, BK)):
+        acc = tl.dot_scaled(tl.load(a), tl.load(a_scale), "e2m1", tl.load(b), tl.load(b_scale), "e2m1", acc)
+        a += BK // 2
+        b += BK // 2
+        a_scale += BK // 32
+        b_scale += BK // 32
+    row = tile_m * BM + tl.arange(0, BM)
+    column = tile_n * BN + tl.arange(0, BN)
+    where = (row[:, None] < m) & (column[None, :] < n)
+    tl.store(c_ptr + row[:, None] * stride_cm + column[None, :], acc.to(c_ptr.dtype.element_ty), mask=where)
+
+
 matmul_kernel = triton.jit(matmul)
+matmul_mx_kernel = triton.jit(matmul_mx)
 
 
 @dataclass(frozen=True)
@@ -126,19 +175,26 @@ def compile_stock(config: Config, dtype: str, target: str, setting: bool | None,
 
     Args:
         config: tile and backend options.
-        dtype: ``fp16`` or ``bf16``.
+        dtype: one of ``kinds.KINDS``.
         target: arch.
         setting: of stock ping-pong.
         even_k: the step along K divides K.
     """
-    pointers = {"a_ptr": f"*{dtype}", "b_ptr": f"*{dtype}", "c_ptr": f"*{dtype}"}
-    constants = config.constexprs | {"EVEN_K": even_k}
+    kind = kind_of(dtype)
+    scaled = dtype == "mxfp4"
+    element = "u8" if scaled else kind.operand(target)
+    pointers = {"a_ptr": f"*{element}", "b_ptr": f"*{element}", "c_ptr": f"*{kind.out}"}
+    constants: dict[str, Any] = dict(config.constexprs)
+    if scaled:
+        pointers |= {"a_scale_ptr": "*u8", "b_scale_ptr": "*u8"}
+    else:
+        constants |= {"EVEN_K": even_k, "SUM": tl.int32 if dtype == "int8" else tl.float32}
     types = pointers | dict.fromkeys(SCALARS, "i32") | dict.fromkeys(constants, "constexpr")
     whole = ["tt.divisibility", 16]
     hints: dict[Any, Any] = {(at,): [list(whole)] for at in range(len(pointers) + len(SCALARS))}
     for at in range(len(pointers)):
         hints[(at,)].append(["tt.pointer_range", 32])
-    source = ASTSource(matmul_kernel, types, constants, hints)
+    source = ASTSource(matmul_mx_kernel if scaled else matmul_kernel, types, constants, hints)
     record = get_target(target)
     with pingpong(setting):
         return triton.compile(source, target=record.gpu_target, options=config.options | {"enable_fp_fusion": True})

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from amdwarp.errors import AmdwarpError
 
-from ..cases.gemm import STOCK, Shape, model_own, model_stock, own_schedules, shape_text
+from ..cases.gemm import PLAIN, STOCK, Shape, model_own, model_plain, model_stock, own_schedules, shape_text
 from ..registry import Modelled
 
 #: Modelled launches closer than this share are a tie, as in ``amdwarp.cycles.compare``.
@@ -46,12 +46,18 @@ class Peer:
         return self.result.figures["kernel_clk"] if self.result is not None else None
 
 
-def peers(shape: Shape, dtype: str, target: str, say: Callable[[str], object] = lambda text: None) -> list[Peer]:
-    """Model the stock variants and this package's schedules on one product."""
+def peers(
+    shape: Shape,
+    dtype: str,
+    target: str,
+    say: Callable[[str], object] = lambda text: None,
+    stock: Sequence[str] = tuple(STOCK),
+) -> list[Peer]:
+    """Model stock variants and this package's schedules on one product."""
     found = []
-    for variant in (*STOCK, *own_schedules(target, dtype)):
+    for variant in (*stock, *own_schedules(target, dtype), PLAIN):
         say(f"{variant} {shape_text(shape)} {dtype} {target}")
-        build = model_stock if variant in STOCK else model_own
+        build = model_stock if variant in STOCK else model_plain if variant == PLAIN else model_own
         try:
             found.append(Peer(variant, build(variant, shape, dtype, target)))
         except AmdwarpError as error:

@@ -15,29 +15,42 @@ from amdwarp.cycles.occupancy import occupancy
 from amdwarp.errors import AmdwarpError, UsageError
 
 from .kernel import Config, compile_stock, has_pingpong
+from .kinds import KINDS, kind_of
 
 #: K that all candidates are ranked at, and how many are then ranked at the K that was asked for.
 RANKING_K = 1024
 FINALISTS = 6
 
 
-def space(target: str = "gfx950") -> tuple[Config, ...]:
+def space(target: str = "gfx950", dtype: str = "fp16", m: int = 4096) -> tuple[Config, ...]:
     """The candidates for a target.
 
     Tiles of Triton's AMD matmul tutorial and of ROCm's GEMM tuning scripts, with both MFMA shapes, and the depths of
-    pipelining at which stock Triton's ping-pong knows a schedule. ``kpack`` is for gfx942 only.
+    pipelining at which stock Triton's ping-pong knows a schedule. ``kpack`` is for gfx942 only. Narrower elements take
+    as many bytes along K; products of few rows take the tutorials' skinny tiles.
     """
+    wider = 16 // KINDS[dtype].bits
+    if m <= 64:
+        rows = 16 if m <= 16 else 32 if m <= 32 else 64
+        found = [
+            Config(rows, bn, bk * wider, warps, stages, 16)
+            for bn, warps in ((32, 2), (64, 4), (128, 4), (256, 8))
+            for bk, stages in ((64, 2), (128, 2), (256, 2), (64, 3), (128, 3))
+        ]
+        return tuple(one for one in found if one.stages == 2 or target != "gfx942")
     found = [
-        Config(bm, bn, bk, warps, stages, mfma)
+        Config(bm, bn, bk * wider, warps, stages, mfma)
         for bm, bn, warps in ((256, 256, 8), (256, 128, 8), (256, 128, 4), (128, 128, 8), (128, 128, 4), (128, 64, 4))
         for bk, stages in ((64, 2), (32, 2), (32, 3))
         for mfma in (16, 32)
     ]
     # Deeper pipelines of the smaller tiles; those of the larger ones do not fit into LDS.
-    found += [Config(bm, bn, 64, warps, 3, 16) for bm, bn, warps in ((256, 128, 8), (128, 128, 4), (128, 64, 4))]
+    found += [
+        Config(bm, bn, 64 * wider, warps, 3, 16) for bm, bn, warps in ((256, 128, 8), (128, 128, 4), (128, 64, 4))
+    ]
     if target == "gfx942":
         found = [one for one in found if one.stages == 2]
-        found += [dataclasses.replace(one, kpack=2) for one in found if one.bk == 64]
+        found += [dataclasses.replace(one, kpack=2) for one in found if one.bk == 64 * wider]
     return tuple(found)
 
 
@@ -60,12 +73,12 @@ class Candidate:
 
 def arguments(m: int, n: int, k: int, dtype: str) -> list[Any]:
     """Arguments of the peer, on zeros: its timing does not depend on the numbers."""
-    from amdwarp.verify import DTYPES
-
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown dtype {dtype!r}", remedy=f"use one of {', '.join(DTYPES)}")
-    kind = DTYPES[dtype]
-    return [np.zeros((m, k), kind), np.zeros((n, k), kind), np.zeros((m, n), kind), m, n, k, k, k, n]
+    kind = kind_of(dtype)
+    stored = k // 2 if dtype == "mxfp4" else k
+    arrays = [np.zeros((m, stored), kind.array), np.zeros((n, stored), kind.array), np.zeros((m, n), kind.out_array)]
+    if dtype == "mxfp4":
+        arrays += [np.zeros((m, k // 32), np.uint8), np.zeros((n, k // 32), np.uint8)]
+    return [*arrays, m, n, k, stored, stored, n]
 
 
 @functools.cache
@@ -90,7 +103,7 @@ def tune(
 
     Args:
         shape: M, N, K.
-        dtype: ``fp16`` or ``bf16``.
+        dtype: one of ``kinds.KINDS``.
         target: arch.
         setting: of ping-pong; where it is on, only configurations count whose loop it rewrites.
         configs: the candidates, or None for `space`.
@@ -99,7 +112,8 @@ def tune(
         UsageError: none could be modelled; says why the first could not.
     """
     m, n, k = shape
-    found = rank((m, n, min(k, RANKING_K)), dtype, target, setting, configs or space(target))
+    ranked = min(k, RANKING_K * 16 // KINDS[dtype].bits)
+    found = rank((m, n, ranked), dtype, target, setting, configs or space(target, dtype, m))
     usable = [row for row in found if row.clk is not None and (row.pingpong or not setting)]
     if not usable:
         why = next((row.problem for row in found if row.clk is None), "")

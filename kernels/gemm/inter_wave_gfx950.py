@@ -33,6 +33,8 @@ from amdwarp.jit import jit
 from amdwarp.stage import warp_pipeline_stage
 from amdwarp.wall import scheduling_wall
 
+from .epilogue_device import gluon_finish
+
 # An extent of 1 would otherwise become a constant of its own kernel, and so would every multiple of 16.
 SCALARS = ["m", "n_units", "k_units", "lda_units", "ldb_units", "ldc_units"]
 
@@ -144,17 +146,73 @@ def offsets_b(ks, columns, ldb, n_left, K_CONTIGUOUS: gl.constexpr):
 
 
 @gluon.jit
-def store_c(acc, base, rows, columns, ldc, m_left, n_left):
-    """Store one part of the output tile, what lies inside C of it."""
+def store_c(acc, base, rows, columns, ldc, m_left, n_left, row=0, column=0, E: gl.constexpr = None, X=None):
+    """Store one part of the output tile, what lies inside C of it, after the epilogue.
+
+    Args:
+        acc: sums.
+        base: of C at the part's corner.
+        rows, columns: of the part, from its corner on.
+        ldc: row stride of C.
+        m_left, n_left: rows and columns of C from the corner on.
+        row, column: the corner in C.
+        E: an ``Epilogue``, or None where sums are only converted.
+        X: what it reads, see ``extras``; scales of operands and a bias are read at the last row or column past the end.
+    """
     offsets = rows[:, None] * ldc + columns[None, :]
     mask = (rows < m_left)[:, None] & (columns < n_left)[None, :]
-    buffer_store(acc.to(base.dtype.element_ty), base, offsets, mask)
+    value = acc
+    if E is not None:
+        alpha, beta, bias, bias_step, residual, r_m, r_n, scale_a, sa_m, scale_b, sb_n = X
+        # 64-bit scalar bases and 32-bit offsets: 64-bit addresses of lanes would take two registers each
+        row_at = gl.minimum(rows, m_left - 1)
+        column_at = gl.minimum(columns, n_left - 1)
+        scale = None
+        if scale_a is not None:
+            scale = buffer_load(scale_a + row.to(gl.int64) * sa_m, row_at * sa_m)[:, None]
+        if scale_b is not None:
+            right = buffer_load(scale_b + column.to(gl.int64) * sb_n, column_at * sb_n)[None, :]
+            if scale is None:
+                scale = right
+            else:
+                scale = scale * right
+        added = None
+        if E.bias == "column":
+            added = buffer_load(bias + column.to(gl.int64) * bias_step, column_at * bias_step).to(gl.float32)[None, :]
+        elif E.bias == "row":
+            added = buffer_load(bias + row.to(gl.int64) * bias_step, row_at * bias_step).to(gl.float32)[:, None]
+        old = None
+        if E.residual:
+            corner = residual + row.to(gl.int64) * r_m + column.to(gl.int64) * r_n
+            old = buffer_load(corner, row_at[:, None] * r_m + column_at[None, :] * r_n).to(gl.float32)
+        value = gluon_finish(acc.to(gl.float32), None, alpha, scale, None, added, None, old, beta, E)
+    buffer_store(value.to(base.dtype.element_ty), base, offsets, mask)
+
+
+@gluon.jit
+def store_bands(acc, base, ldc, m_left, n_left, row, column, S: gl.constexpr, E: gl.constexpr, X):
+    """`store_c` in pieces of at most 16 elements a lane: an epilogue on a whole part spilled 45 registers."""
+    ACC: gl.constexpr = mfma_layout(S)
+    BAND: gl.constexpr = S.mfma[0] * S.waves_m
+    ROWS: gl.constexpr = acc.shape[0]
+    COLUMNS: gl.constexpr = min(acc.shape[1], 32 * S.waves_n)
+    rows = gl.arange(0, BAND, gl.SliceLayout(1, ACC))
+    columns = gl.arange(0, COLUMNS, gl.SliceLayout(0, ACC))
+    for band in gl.static_range(ROWS // BAND):
+        left = m_left - band * BAND
+        for at in gl.static_range(0, acc.shape[1], COLUMNS):
+            part = gl.amd.slice(acc, [BAND, COLUMNS], [band * BAND, at])
+            store_c(part, base + at, rows, columns, ldc, left, n_left - at, row + band * BAND, column + at, E, X)
+            scheduling_wall()
+        base += BAND * ldc.to(gl.int64)
 
 
 @jit(do_not_specialize=SCALARS)
 def matmul_quarters(
-    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr
-):
+    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr,
+    E: gl.constexpr = None, alpha=None, beta=None, bias_ptr=None, bias_step=None, residual_ptr=None, r_m=None, r_n=None,
+    scale_a_ptr=None, sa_m=None, scale_b_ptr=None, sb_n=None,
+):  # fmt: skip
     """One tile of C in an upper and a lower half, K steps double buffered. Both operands go straight to LDS."""
     TYPE: gl.constexpr = a_ptr.dtype.element_ty
     PART_M: gl.constexpr = S.part_m
@@ -246,14 +304,17 @@ def matmul_quarters(
             left_operand = next_left
     # Copies still under way write zeros; the end of the program waits for them (CDNA3 ISA, S_ENDPGM).
 
-    c_rows = gl.arange(0, PART_M, gl.SliceLayout(1, ACC))
-    c_columns = gl.arange(0, PART_N, gl.SliceLayout(0, ACC))
-    c = c_ptr + (tile_row * S.tile_m).to(gl.int64) * ldc + tile_column * S.tile_n
-    store_c(upper_left, c, c_rows, c_columns, ldc, m_left, n_left)
-    store_c(upper_right, c + PART_N, c_rows, c_columns, ldc, m_left, n_left - PART_N)
+    row = tile_row * S.tile_m
+    column = tile_column * S.tile_n
+    c = c_ptr + row.to(gl.int64) * ldc + column
+    X = (alpha, beta, bias_ptr, bias_step, residual_ptr, r_m, r_n, scale_a_ptr, sa_m, scale_b_ptr, sb_n)
+    store_bands(upper_left, c, ldc, m_left, n_left, row, column, S, E, X)
+    store_bands(upper_right, c + PART_N, ldc, m_left, n_left - PART_N, row, column + PART_N, S, E, X)
     c += PART_M * ldc.to(gl.int64)
-    store_c(lower_left, c, c_rows, c_columns, ldc, m_left - PART_M, n_left)
-    store_c(lower_right, c + PART_N, c_rows, c_columns, ldc, m_left - PART_M, n_left - PART_N)
+    row += PART_M
+    m_left -= PART_M
+    store_bands(lower_left, c, ldc, m_left, n_left, row, column, S, E, X)
+    store_bands(lower_right, c + PART_N, ldc, m_left, n_left - PART_N, row, column + PART_N, S, E, X)
 
 
 @gluon.jit
@@ -279,8 +340,10 @@ def fill(slot, fetched, base, offsets, mask, DIRECT: gl.constexpr):
 
 @jit(do_not_specialize=SCALARS)
 def matmul_whole(
-    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr
-):
+    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr,
+    E: gl.constexpr = None, alpha=None, beta=None, bias_ptr=None, bias_step=None, residual_ptr=None, r_m=None, r_n=None,
+    scale_a_ptr=None, sa_m=None, scale_b_ptr=None, sb_n=None,
+):  # fmt: skip
     """One tile of C, its operands in a ring of K steps. Unaligned operands pass through registers and a third stage."""
     TYPE: gl.constexpr = a_ptr.dtype.element_ty
     TILE_M: gl.constexpr = S.tile_m
@@ -363,4 +426,5 @@ def matmul_whole(
     c_rows = gl.arange(0, TILE_M, gl.SliceLayout(1, ACC))
     c_columns = gl.arange(0, TILE_N, gl.SliceLayout(0, ACC))
     c = c_ptr + (tile_row * TILE_M).to(gl.int64) * ldc + tile_column * TILE_N
-    store_c(acc, c, c_rows, c_columns, ldc, m_left, n_left)
+    X = (alpha, beta, bias_ptr, bias_step, residual_ptr, r_m, r_n, scale_a_ptr, sa_m, scale_b_ptr, sb_n)
+    store_c(acc, c, c_rows, c_columns, ldc, m_left, n_left, tile_row * TILE_M, tile_column * TILE_N, E, X)

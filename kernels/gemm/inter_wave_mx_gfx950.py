@@ -36,7 +36,7 @@ from .inter_wave_gfx950 import (
     mask_b,
     mfma_layout,
     offsets_b,
-    store_c,
+    store_bands,
     tile_of_program,
 )
 
@@ -79,7 +79,8 @@ def unpack(words, SPLIT: gl.constexpr):
 @jit(do_not_specialize=SCALARS)
 def matmul_quarters(
     a_ptr, b_ptr, c_ptr, scale_a_ptr, scale_b_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units,
-    S: gl.constexpr, ACCESS: gl.constexpr,
+    S: gl.constexpr, ACCESS: gl.constexpr, E: gl.constexpr = None, alpha=None, beta=None, bias_ptr=None, bias_step=None,
+    residual_ptr=None, r_m=None, r_n=None,
 ):  # fmt: skip
     """One tile of C in an upper and a lower half, K steps double buffered; scales come into registers a step ahead."""
     TYPE: gl.constexpr = a_ptr.dtype.element_ty
@@ -196,11 +197,14 @@ def matmul_quarters(
             lower_words = next_words
     # Copies still under way write zeros; the end of the program waits for them (CDNA3 ISA, S_ENDPGM).
 
-    c_rows = gl.arange(0, PART_M, gl.SliceLayout(1, ACC))
-    c_columns = gl.arange(0, PART_N, gl.SliceLayout(0, ACC))
-    c = c_ptr + (tile_row * S.tile_m).to(gl.int64) * ldc + tile_column * S.tile_n
-    store_c(upper_left, c, c_rows, c_columns, ldc, m_left, n_left)
-    store_c(upper_right, c + PART_N, c_rows, c_columns, ldc, m_left, n_left - PART_N)
+    row = tile_row * S.tile_m
+    column = tile_column * S.tile_n
+    c = c_ptr + row.to(gl.int64) * ldc + column
+    X = (alpha, beta, bias_ptr, bias_step, residual_ptr, r_m, r_n, None, None, None, None)
+    store_bands(upper_left, c, ldc, m_left, n_left, row, column, S, E, X)
+    store_bands(upper_right, c + PART_N, ldc, m_left, n_left - PART_N, row, column + PART_N, S, E, X)
     c += PART_M * ldc.to(gl.int64)
-    store_c(lower_left, c, c_rows, c_columns, ldc, m_left - PART_M, n_left)
-    store_c(lower_right, c + PART_N, c_rows, c_columns, ldc, m_left - PART_M, n_left - PART_N)
+    row += PART_M
+    m_left -= PART_M
+    store_bands(lower_left, c, ldc, m_left, n_left, row, column, S, E, X)
+    store_bands(lower_right, c + PART_N, ldc, m_left, n_left - PART_N, row, column + PART_N, S, E, X)

@@ -21,15 +21,16 @@ from triton.experimental.gluon.language.amd.cdna3 import buffer_load, mfma
 
 from amdwarp.jit import jit
 from amdwarp.stage import warp_pipeline_stage
-from amdwarp.wall import scheduling_wall
 
-from .inter_wave_gfx950 import SCALARS, mask_a, mask_b, mfma_layout, offsets_b, store_c, tile_of_program
+from .inter_wave_gfx950 import SCALARS, mask_a, mask_b, mfma_layout, offsets_b, store_bands, tile_of_program
 
 
 @jit(do_not_specialize=SCALARS)
 def matmul_woven(
-    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr
-):
+    a_ptr, b_ptr, c_ptr, m, n_units, k_units, lda_units, ldb_units, ldc_units, S: gl.constexpr, ACCESS: gl.constexpr,
+    E: gl.constexpr = None, alpha=None, beta=None, bias_ptr=None, bias_step=None, residual_ptr=None, r_m=None, r_n=None,
+    scale_a_ptr=None, sa_m=None, scale_b_ptr=None, sb_n=None,
+):  # fmt: skip
     """One tile of C by four waves; two slots of LDS, the next operands and the next tile in registers."""
     TYPE: gl.constexpr = a_ptr.dtype.element_ty
     TILE_M: gl.constexpr = S.tile_m
@@ -122,13 +123,9 @@ def matmul_woven(
             a += STEP
             b += b_step
             k_left -= STEP
-    # By bands: rounding all of a large tile at once to bf16, several instructions here, spilled 425 registers.
-    BAND: gl.constexpr = S.mfma[0] * S.waves_m
-    c_rows = gl.arange(0, BAND, gl.SliceLayout(1, ACC))
-    c_columns = gl.arange(0, TILE_N, gl.SliceLayout(0, ACC))
-    c = c_ptr + (tile_row * TILE_M).to(gl.int64) * ldc + tile_column * TILE_N
-    for band in gl.static_range(TILE_M // BAND):
-        part = gl.amd.slice(acc, [BAND, TILE_N], [band * BAND, 0])
-        store_c(part, c, c_rows, c_columns, ldc, m_left - band * BAND, n_left)
-        c += BAND * ldc.to(gl.int64)
-        scheduling_wall()
+    row = tile_row * TILE_M
+    column = tile_column * TILE_N
+    c = c_ptr + row.to(gl.int64) * ldc + column
+    X = (alpha, beta, bias_ptr, bias_step, residual_ptr, r_m, r_n, scale_a_ptr, sa_m, scale_b_ptr, sb_n)
+    # rounding all of a large tile at once to bf16, several instructions here, spilled 425 registers
+    store_bands(acc, c, ldc, m_left, n_left, row, column, S, E, X)

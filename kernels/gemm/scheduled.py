@@ -1,0 +1,157 @@
+"""From a checked product to a launch of a scheduled kernel: what those take, and their epilogue's arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amdwarp.errors import UsageError
+from amdwarp.runtime import Launch
+from amdwarp.target import Target
+
+from .configs import OPERANDS, kind_of
+from .plain_problem import PlainProblem, Scale
+from .plan import OUTPUTS, Matrix, plan
+from .scales import shuffle_scales
+
+#: Triton's names of the element types that scheduled kernels multiply.
+NAMES = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "float8_e4m3fnuz": "fp8e4b8",
+    "float8_e5m2fnuz": "fp8e5b16",
+    "int8": "i8",
+    "int32": "i32",
+}
+
+
+def operand_name(problem: PlainProblem) -> str:
+    """The operands' type as `plan` calls it, or "" where the scheduled kernels do not multiply them."""
+    a, b = problem.a, problem.b
+    if problem.mx:
+        return "mxfp4" if a.format == b.format == "e2m1" else ""
+    if a.format or b.format or a.array.dtype != b.array.dtype:
+        return ""
+    name = NAMES.get(a.array.dtype, "")
+    return name if kind_of(name) else ""
+
+
+def refusal(problem: PlainProblem) -> str:
+    """Why the scheduled kernels do not take a product, or ""; shapes and layouts are `plan`'s to judge."""
+    epilogue = problem.epilogue
+    if not operand_name(problem):
+        known = ", ".join(name for names, _ in OPERANDS.values() for name in names)
+        return f"the scheduled kernels multiply two matrices of one of {known}, not {problem.a.array.dtype}"
+    if problem.batch or problem.groups or problem.b.shuffle or not problem.k:
+        return "the scheduled kernels multiply two matrices"
+    if epilogue.gated:
+        return "the scheduled kernels have no swiglu"
+    if problem.blockwise:
+        return "the scheduled kernels have no scales of blocks"
+    if NAMES.get(epilogue.out) not in OUTPUTS:
+        return f"the scheduled kernels do not write {epilogue.out}"
+    if problem.accumulator == "int32" and (epilogue.out != "int32" or _scaled(problem)):
+        return "the scheduled kernels write sums of int8 as int32"
+    return ""
+
+
+def _scaled(problem: PlainProblem) -> bool:
+    return problem.scale_a is not None or problem.scale_b is not None
+
+
+def matrices(problem: PlainProblem) -> tuple[Matrix, Matrix, Matrix]:
+    """A, B and C as `plan` takes them: pairs of fp4 are one element."""
+    a, b, out = problem.a, problem.b, problem.out
+    k = problem.k // 2 if problem.mx else problem.k
+    return (
+        Matrix(problem.m, k, a.line, a.k, a.array.address, a.array.itemsize),
+        Matrix(k, problem.n, b.k, b.line, b.array.address, b.array.itemsize),
+        Matrix(problem.m, problem.n, problem.out_line, problem.out_column, out.address, out.itemsize),
+    )
+
+
+def worthwhile(problem: PlainProblem, target: Target, compute_units: int) -> bool:
+    """Whether the default of a product is a scheduled kernel: it is legal, and no tile of it is mostly empty.
+
+    A tile of 256x256 of narrow elements takes the place of four smaller ones, so there has to be one for each compute
+    unit.
+    """
+    if refusal(problem) or problem.m < 64 or problem.n < 64:
+        return False
+    name = operand_name(problem)
+    if kind_of(name) != "f16" and -(-problem.m // 256) * -(-problem.n // 256) < compute_units:
+        return False
+    try:
+        plan(*matrices(problem), name, None, out_dtype=NAMES[problem.epilogue.out], target=target)
+    except UsageError:
+        return False
+    return True
+
+
+def launch(problem: PlainProblem, schedule: Any, target: Target, compute_units: int) -> Launch:
+    """The launch of a product by a scheduled kernel.
+
+    Args:
+        problem: what to compute.
+        schedule: a name, a `GemmSchedule`, or None for the choice of the shape.
+        target: the GPU.
+        compute_units: of the device.
+
+    Raises:
+        UsageError: a product or schedule that the kernel cannot take; nothing is launched then.
+    """
+    if why := refusal(problem):
+        raise problem.error(why, "pass schedule=None, 'plain' or a PlainConfig")
+    out_dtype = NAMES[problem.epilogue.out]
+    made = plan(
+        *matrices(problem),
+        operand_name(problem),
+        schedule,
+        out_dtype=out_dtype,
+        target=target,
+        compute_units=compute_units,
+    )
+    plain = problem.epilogue.trivial and (problem.mx or not _scaled(problem))
+    values: dict[str, Any] = {
+        "a_ptr": problem.a.array.value,
+        "b_ptr": problem.b.array.value,
+        "c_ptr": problem.out.value,
+    }
+    if problem.mx:
+        assert problem.scale_a is not None and problem.scale_b is not None
+        values["scale_a_ptr"] = shuffle_scales(_rows(problem.scale_a, problem.m))
+        values["scale_b_ptr"] = shuffle_scales(_rows(problem.scale_b, problem.n))
+    fixed = dict(made.constexprs)
+    if not plain:
+        if "E" not in made.function().arg_names:
+            raise problem.error("this schedule has no epilogue", "pass another schedule, or none")
+        fixed["E"] = problem.epilogue
+        values |= _extras(problem)
+    return Launch(made.function(), made.grid, values | made.arguments, fixed, made.options)
+
+
+def _rows(scale: Scale, lines: int) -> Any:
+    """Scales with one row a line of the operand."""
+    value = scale.array.value
+    return value if value.shape[0] == lines and scale.array.name == "scale_a" else value.T
+
+
+def _extras(problem: PlainProblem) -> dict[str, Any]:
+    """What the epilogue reads."""
+    epilogue = problem.epilogue
+    found: dict[str, Any] = {}
+    if epilogue.scaled:
+        found["alpha"] = float(problem.alpha)
+    if epilogue.bias and problem.bias is not None:
+        found |= {"bias_ptr": problem.bias.value, "bias_step": problem.bias_step}
+    if epilogue.residual and problem.residual is not None:
+        steps = {"r_m": problem.residual_line, "r_n": problem.residual_column}
+        found |= {"beta": float(problem.beta), "residual_ptr": problem.residual.value} | steps
+    if not problem.mx:
+        if problem.scale_a is not None:
+            found |= {"scale_a_ptr": problem.scale_a.array.value, "sa_m": problem.scale_a.line}
+        if problem.scale_b is not None:
+            found |= {"scale_b_ptr": problem.scale_b.array.value, "sb_n": problem.scale_b.line}
+    return found
