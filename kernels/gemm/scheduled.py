@@ -8,9 +8,9 @@ from amdwarp.errors import UsageError
 from amdwarp.runtime import Launch
 from amdwarp.target import Target
 
-from .configs import OPERANDS, kind_of
+from .configs import kind_of
 from .plain_problem import PlainProblem, Scale
-from .plan import OUTPUTS, Matrix, plan
+from .plan import OFFSET_LIMIT, OUTPUTS, GemmPlan, Matrix, plan
 from .scales import shuffle_scales
 
 #: Triton's names of the element types that scheduled kernels multiply.
@@ -42,8 +42,7 @@ def refusal(problem: PlainProblem) -> str:
     """Why the scheduled kernels do not take a product, or ""; shapes and layouts are `plan`'s to judge."""
     epilogue = problem.epilogue
     if not operand_name(problem):
-        known = ", ".join(name for names, _ in OPERANDS.values() for name in names)
-        return f"the scheduled kernels multiply two matrices of one of {known}, not {problem.a.array.dtype}"
+        return f"the scheduled kernels do not multiply {problem.a.array.dtype} with {problem.b.array.dtype}"
     if problem.batch or problem.groups or problem.b.shuffle or not problem.k:
         return "the scheduled kernels multiply two matrices"
     if epilogue.gated:
@@ -72,19 +71,41 @@ def matrices(problem: PlainProblem) -> tuple[Matrix, Matrix, Matrix]:
     )
 
 
-def worthwhile(problem: PlainProblem, target: Target, compute_units: int) -> bool:
-    """Whether the default of a product is a scheduled kernel: it is legal, and no tile of it is mostly empty.
+def _plain(problem: PlainProblem) -> bool:
+    """Sums are converted, and nothing else is done with them."""
+    return problem.epilogue.trivial and (problem.mx or not _scaled(problem))
 
-    A tile of 256x256 of narrow elements takes the place of four smaller ones, so there has to be one for each compute
-    unit.
+
+def _planned(problem: PlainProblem, schedule: Any, target: Target, compute_units: int) -> GemmPlan:
+    if why := refusal(problem):
+        raise problem.error(why, "pass schedule=None, 'plain' or a PlainConfig")
+    types: dict[str, Any] = {"out_dtype": NAMES[problem.epilogue.out], "target": target, "compute_units": compute_units}
+    made = plan(*matrices(problem), operand_name(problem), schedule, **types)
+    if not _plain(problem) and "E" not in made.function().arg_names:
+        raise problem.error("this schedule has no epilogue", "pass another schedule, or none")
+    rows, columns = made.schedule.tile_m - 1, made.schedule.tile_n - 1
+    scale_a, scale_b = problem.scale_a, problem.scale_b
+    reach = {
+        "residual": rows * problem.residual_line + columns * problem.residual_column,
+        "bias": max(rows, columns) * problem.bias_step,
+        "scale_a": rows * scale_a.line if scale_a is not None else 0,
+        "scale_b": columns * scale_b.line if scale_b is not None else 0,
+    }
+    for name, elements in reach.items():
+        if elements * 4 >= OFFSET_LIMIT:
+            raise problem.error(f"{name} spans more than 2 GiB in one tile of a scheduled kernel", f"copy {name}")
+    return made
+
+
+def worthwhile(problem: PlainProblem, target: Target, compute_units: int) -> bool:
+    """Whether the default of a shape is a scheduled kernel: legal, and no tile of it mostly empty.
+
+    Tiles of 16-bit operands start at 128x128, those of narrower ones at 256x256.
     """
-    if refusal(problem) or problem.m < 64 or problem.n < 64:
-        return False
-    name = operand_name(problem)
-    if kind_of(name) != "f16" and -(-problem.m // 256) * -(-problem.n // 256) < compute_units:
+    if refusal(problem) or min(problem.m, problem.n) < 128 // problem.a.array.itemsize:
         return False
     try:
-        plan(*matrices(problem), name, None, out_dtype=NAMES[problem.epilogue.out], target=target)
+        _planned(problem, None, target, compute_units)
     except UsageError:
         return False
     return True
@@ -102,18 +123,7 @@ def launch(problem: PlainProblem, schedule: Any, target: Target, compute_units: 
     Raises:
         UsageError: a product or schedule that the kernel cannot take; nothing is launched then.
     """
-    if why := refusal(problem):
-        raise problem.error(why, "pass schedule=None, 'plain' or a PlainConfig")
-    out_dtype = NAMES[problem.epilogue.out]
-    made = plan(
-        *matrices(problem),
-        operand_name(problem),
-        schedule,
-        out_dtype=out_dtype,
-        target=target,
-        compute_units=compute_units,
-    )
-    plain = problem.epilogue.trivial and (problem.mx or not _scaled(problem))
+    made = _planned(problem, schedule, target, compute_units)
     values: dict[str, Any] = {
         "a_ptr": problem.a.array.value,
         "b_ptr": problem.b.array.value,
@@ -124,9 +134,7 @@ def launch(problem: PlainProblem, schedule: Any, target: Target, compute_units: 
         values["scale_a_ptr"] = shuffle_scales(_rows(problem.scale_a, problem.m))
         values["scale_b_ptr"] = shuffle_scales(_rows(problem.scale_b, problem.n))
     fixed = dict(made.constexprs)
-    if not plain:
-        if "E" not in made.function().arg_names:
-            raise problem.error("this schedule has no epilogue", "pass another schedule, or none")
+    if not _plain(problem):
         fixed["E"] = problem.epilogue
         values |= _extras(problem)
     return Launch(made.function(), made.grid, values | made.arguments, fixed, made.options)

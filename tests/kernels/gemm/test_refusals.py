@@ -88,8 +88,8 @@ BUFFER = z(64, 64)
         (lambda: gemm.matmul(z(3, 4), z(4, 5), schedule="fast"), "there is no schedule 'fast' for gfx950"),
         (lambda: gemm.matmul(z(3, 4), z(4, 5), schedule=7), "schedule is 7; take inter_wave"),
         (
-            lambda: gemm.matmul(z(3, 4), z(4, 5), bias=z(5), schedule="inter_wave"),
-            "the scheduled kernels have no epilogue; pass schedule=None, 'plain' or a PlainConfig",
+            lambda: gemm.matmul(z(3, 4), z(4, 6), activation="swiglu", schedule="inter_wave"),
+            "the scheduled kernels have no swiglu; pass schedule=None, 'plain' or a PlainConfig",
         ),
         (lambda: gemm.matmul(z(3, 4), z(4, 5), schedule=PlainConfig(48)), "tile_m = 48 is no power of two"),
         (lambda: gemm.batched_matmul(z(3, 4), z(2, 4, 5)), "a has 2 dimensions, not 3; reshape it"),

@@ -108,10 +108,17 @@ def test_refusals(keywords: dict[str, Any], text: str) -> None:
         gemm.matmul(normal(0, M, K), normal(1, N, K).T, **given)
 
 
+def test_a_residual_whose_rows_lie_too_far_apart_is_refused() -> None:
+    """None of the memory is touched: the residual is a view of one row's worth."""
+    far = np.lib.stride_tricks.as_strided(np.zeros(N, np.float16), (2, N), (1 << 24, 2), writeable=False)
+    with amdwarp.emulate("gfx950"), pytest.raises(UsageError, match="residual spans more than 2 GiB in one tile"):
+        gemm.matmul(normal(0, 2, K), normal(1, N, K).T, residual=far, schedule="inter_wave_256")
+
+
 def test_other_products_are_refused() -> None:
     a, b = normal(0, M, K, dtype=FP8["gfx950"]), normal(1, N, K, dtype=ml_dtypes.float8_e5m2)
     with amdwarp.emulate("gfx950"):
-        with pytest.raises(UsageError, match="multiply two matrices of one of"):
+        with pytest.raises(UsageError, match="do not multiply float8_e4m3fn with float8_e5m2"):
             gemm.scaled_matmul(a, b.T, schedule="inter_wave_256")
         with pytest.raises(UsageError, match="have no scales of blocks"):
             blocks = np.ones((M, 2), np.float32)
