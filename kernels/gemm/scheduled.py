@@ -42,7 +42,8 @@ def refusal(problem: PlainProblem) -> str:
     """Why the scheduled kernels do not take a product, or ""; shapes and layouts are `plan`'s to judge."""
     epilogue = problem.epilogue
     if not operand_name(problem):
-        return f"the scheduled kernels do not multiply {problem.a.array.dtype} with {problem.b.array.dtype}"
+        left, right = (one.format or one.array.dtype for one in (problem.a, problem.b))
+        return f"the scheduled kernels do not multiply {left} with {right}"
     if problem.batch or problem.groups or problem.b.shuffle or not problem.k:
         return "the scheduled kernels multiply two matrices"
     if epilogue.gated:
