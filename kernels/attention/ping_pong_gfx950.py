@@ -10,8 +10,8 @@ A workgroup of eight waves has 256 rows of one query head; each wave keeps its 3
 
 so that a SIMD always has one wave in an MFMA stage and one in a memory stage. In the MFMA stages the softmax of one
 block is woven between the MFMAs of the other product by intra-wave windows: an MFMA of 32 clk leaves 24 for vector
-instructions, and the softmax takes 86 and 91 of the 96 slots of 4 clk that a stage of 16 MFMAs has. Packed fp32
-arithmetic cannot run beside an MFMA, and is turned off.
+instructions, and each half of the softmax takes about 90 of the 96 slots of 4 clk that a stage of 16 MFMAs has. Packed
+fp32 arithmetic cannot run beside an MFMA, and is turned off.
 
 K and V go from global memory straight to LDS, into rings of R slots each; V is transposed by the LDS reads
 (``ds_read_b64_tr_b16``). S has a row a lane, so a row's maximum needs one exchange between two lanes, and P needs none
