@@ -14,6 +14,8 @@ from ..registry import Modelled
 
 #: Modelled launches closer than this share are a tie, as in ``amdwarp.cycles.compare``.
 TIE = 0.03
+#: The family that takes every product, behind the schedules.
+PLAIN_PEERS = (PLAIN,)
 TITLES = {
     "stock": "stock tl.dot, default",
     "stock_pingpong_off": "stock tl.dot, ping-pong off",
@@ -51,13 +53,13 @@ def peers(
     dtype: str,
     target: str,
     say: Callable[[str], object] = lambda text: None,
-    stock: Sequence[str] = tuple(STOCK),
+    stock: Sequence[str] | None = None,
 ) -> list[Peer]:
     """Model stock variants and this package's schedules on one product."""
     found = []
-    for variant in (*stock, *own_schedules(target, dtype), PLAIN):
+    for variant in (*(STOCK if stock is None else stock), *own_schedules(target, dtype), *PLAIN_PEERS):
         say(f"{variant} {shape_text(shape)} {dtype} {target}")
-        build = model_stock if variant in STOCK else model_plain if variant == PLAIN else model_own
+        build = model_plain if variant == PLAIN else model_own if variant not in STOCK else model_stock
         try:
             found.append(Peer(variant, build(variant, shape, dtype, target)))
         except AmdwarpError as error:

@@ -65,8 +65,8 @@ def test_tuning_ranks_by_the_model() -> None:
         tune.tune(SHAPE, "fp16", "gfx950", True, (SMALL,))
     with pytest.raises(UsageError, match=r"can be modelled for gfx950: .*163840 bytes of LDS"):
         tune.tune(SHAPE, "fp16", "gfx950", False, configs[2:])
-    with pytest.raises(UsageError, match="unknown dtype 'fp8'"):
-        tune.arguments(16, 16, 16, "fp8")
+    with pytest.raises(UsageError, match="unknown dtype 'fp9'"):
+        tune.arguments(16, 16, 16, "fp9")
 
 
 def test_the_space_is_legal() -> None:
@@ -77,7 +77,7 @@ def test_the_space_is_legal() -> None:
 
 
 def test_modelled_figures_agree_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "space", lambda target: (SMALL, LARGE))
+    monkeypatch.setattr(tune, "space", lambda *_: (SMALL, LARGE))
     own = model_own("inter_wave_128", (512, 512, 1024), "fp16", "gfx950")
     stock = model_stock("stock_pingpong_on", (512, 512, 1024), "fp16", "gfx950")
     assert stock.notes["config"] == f"{LARGE}, ping-pong at work" and own.parameters == stock.parameters
@@ -149,6 +149,7 @@ def test_an_uncalibrated_target_ranks_nothing() -> None:
 def test_a_peer_that_cannot_be_had_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "STOCK", {})
     monkeypatch.setattr(tables, "own_schedules", lambda target, dtype: ["inter_wave_128"])
+    monkeypatch.setattr(tables, "PLAIN_PEERS", ())
     (line,) = tables.peers(SHAPE, "fp16", "gfx1250")
     assert line.result is None and "gfx1250" in line.problem and line.own
 
@@ -163,7 +164,7 @@ def test_schedules_of_a_target() -> None:
     ("words", "text"),
     [
         (["--target", "gfx900"], "unknown target 'gfx900'; use one of gfx942, gfx950, gfx1250"),
-        (["--dtype", "fp8"], "unknown dtype 'fp8'"),
+        (["--dtype", "fp9"], "unknown dtype 'fp9'"),
         (["--shape", "4096"], "shape '4096' is not M,N,K"),
         (["--shape", "100,64,64"], "is not of multiples of 16"),
         (["--nonsense"], "nonsense"),

@@ -172,7 +172,7 @@ def test_stock_kernel_is_tuned_and_launched(monkeypatch: pytest.MonkeyPatch) -> 
     from amdwarp.bench.stand_in import stand_in
 
     configs = (Config(64, 64, 32, 4, 2, 16), Config(128, 64, 32, 4, 2, 16))
-    monkeypatch.setattr(tune, "space", lambda target: configs)
+    monkeypatch.setattr(tune, "space", lambda *_: configs)
     gemm._autotuned.cache_clear()
     a, b, c = gemm.operands((256, 128, 64), "fp16", "cpu")
     timed: list[float] = []
