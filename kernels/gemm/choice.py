@@ -65,12 +65,17 @@ def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:
     tiles = TILES_MX if problem.mx else TILES
     if not (_whole(problem.a, problem.m, problem.k) and _whole(problem.b, problem.n, problem.k)):
         # element by element, each with a mask: 128x128x64 of fp16 spilled 6 scalar registers on gfx942, 64x64x128 of
-        # fp8 7 on gfx950
-        tiles, tile_k = _small(tiles), min(tile_k, 64) if not problem.mx else tile_k
+        # fp8 7 on gfx950, 16x64x64 of fp16 by two waves 41 there
+        tiles, tile_k = ragged_tiles(tiles), min(tile_k, 64) if not problem.mx else tile_k
     if {problem.a.format, problem.b.format} & {"e2m3", "e3m2"}:
         # widening the elements of 128x128 spilled 264 registers on gfx950, of 64x64 26 on gfx1250
         tiles = _small(tiles, 32 if target.wave_size == 32 else 64)
     return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in tiles]
+
+
+def ragged_tiles(tiles: tuple[tuple[int, int, int], ...] = TILES) -> tuple[tuple[int, int, int], ...]:
+    """The tiles of operands that are loaded element by element, and their waves."""
+    return tuple((m, n, max(waves, 4)) for m, n, waves in _small(tiles))
 
 
 def _small(tiles: tuple[tuple[int, int, int], ...], edge: int = 64) -> tuple[tuple[int, int, int], ...]:

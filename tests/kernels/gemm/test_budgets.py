@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from amdwarp.kernels import gemm
 from amdwarp.kernels.gemm import PlainConfig
-from amdwarp.kernels.gemm.choice import TILES, TILES_MX
+from amdwarp.kernels.gemm.choice import TILES, TILES_MX, ragged_tiles
 from amdwarp.kernels.gemm.dtypes import fp8_for
 
 import amdwarp
@@ -54,8 +54,7 @@ def cases():
             ]
             made += [(target, kind, PlainConfig(m, n, step, waves), 256) for m, n, waves in tiles]
             if not mx:
-                ragged = [(m, n, waves) for m, n, waves in TILES if small((m, n))]
-                made += [(target, kind, PlainConfig(m, n, min(step, 64), waves), 259) for m, n, waves in ragged]
+                made += [(target, kind, PlainConfig(m, n, min(step, 64), w), 259) for m, n, w in ragged_tiles()]
     return made
 
 

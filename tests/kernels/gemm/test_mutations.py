@@ -150,7 +150,7 @@ def module(site: Site | None, folder: Path) -> ModuleType:
     path = folder / "mutant.py"
     path.write_text(ast.unparse(ast.fix_missing_locations(tree)))
     linecache.checkcache()
-    spec = importlib.util.spec_from_file_location("mutant", path)
+    spec = importlib.util.spec_from_file_location("amdwarp.kernels.gemm.mutant", path)  # its imports are relative
     assert spec is not None and spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
