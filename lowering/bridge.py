@@ -27,6 +27,8 @@ from amdwarp.errors import LoweringError, UnsupportedTritonError
 from .ir import Module
 from .text import parse, print_module
 
+# The first whose AMD backend takes function attributes for LLVM, which the kernels of this package need.
+OLDEST_FOR_KERNELS = (3, 8)
 SUPPORTED: dict[tuple[int, int], str] = {
     (3, 7): "runs the lowering; kernels are tested on 3.8 and 3.9",
     (3, 8): "fully tested",
@@ -98,6 +100,24 @@ def require_triton() -> TritonInfo:
         found = f"Triton {info.text}" + (f" (installed as {info.distribution})" if info.distribution else "")
         raise UnsupportedTritonError(f"{found} is not supported", remedy=f"install one of {wanted}")
     return info
+
+
+def require_triton_for(kernels: str) -> TritonInfo:
+    """The installed Triton, if the kernels of this package compile with it.
+
+    Args:
+        kernels: what needs it, for the error.
+
+    Raises:
+        UnsupportedTritonError: as `require_triton`, and one that is older than `OLDEST_FOR_KERNELS`.
+    """
+    found = require_triton()
+    if found.version < OLDEST_FOR_KERNELS:
+        oldest = ".".join(map(str, OLDEST_FOR_KERNELS))
+        raise UnsupportedTritonError(
+            f"{kernels} needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
+        )
+    return found
 
 
 def triton_version() -> tuple[int, int]:

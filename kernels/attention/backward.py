@@ -83,7 +83,7 @@ def attention_backward(
     found = check_extras(checker, query, extras, batch, heads, key_heads, (rows, keys))
     operands = {"q": query, "k": key, "v": value, "out": result, "dout": gradient}
     operands |= {name: _new(checker, name, one, None) for name, one in (("dq", query), ("dk", key), ("dv", value))}
-    steps = {name: _steps(one, axes) for name, one in operands.items()}
+    steps = {name: one.steps(axes) for name, one in operands.items()}
     forward = Problem(
         checker, query, key, value, result, sums[0], batch, heads, key_heads, rows, keys, steps, options, target,
         units, found,
@@ -209,11 +209,6 @@ def _sums(checker: Checker, q: Operand, shape: tuple[int, ...], lse: Any, dlse: 
 def _new(checker: Checker, name: str, like: Operand, fill: float | None) -> Operand:
     made = new_array(like.value, like.shape, like.dtype, fill)
     return checker.operand(name, made, len(like.shape), (like.dtype,))
-
-
-def _steps(one: Operand, axes: tuple[int, int, int]) -> Steps:
-    batch, head, row = (one.strides[axis] for axis in axes)
-    return batch, head, row
 
 
 def _run(

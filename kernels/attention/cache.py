@@ -110,9 +110,9 @@ def paged_attention(
     result = check_out(checker, fresh, query, shape, (query, key, value))
     found |= check_extras(checker, query, extras, batch, heads, key_heads, (0, 0))
     lse, log_sums = _lse(checker, q, return_lse, (batch, heads, rows) if batch_axis else (heads, query.shape[0]))
-    steps = {name: _steps(one, axes) for name, one in (("k", key), ("v", value))}
+    steps = {name: one.steps(axes) for name, one in (("k", key), ("v", value))}
     for name, one in (("q", query), ("out", result)):
-        steps[name] = _steps(one, axes) if batch_axis else (0, one.strides[1], one.strides[0])
+        steps[name] = one.steps(axes) if batch_axis else (0, one.strides[1], one.strides[0])
     for one, step in ((key, steps["k"][2]), (value, steps["v"][2])):
         check_reach(checker, one, step)
     problem = Problem(
@@ -181,7 +181,7 @@ def decode(
     found |= check_extras(checker, query, extras, batch, heads, key.shape[2], (0, 0))
     lse, log_sums = _lse(checker, q, return_lse, (batch, heads, rows))
     named = {"q": query, "k": key, "v": value, "out": result}
-    steps = {name: _steps(one, (0, 2, 1)) for name, one in named.items()}
+    steps = {name: one.steps((0, 2, 1)) for name, one in named.items()}
     for name in ("k", "v"):
         check_reach(checker, named[name], steps[name][2])
     problem = Problem(
@@ -195,11 +195,6 @@ def decode(
 
 def _renamed(one: Operand, name: str) -> Operand:
     return Operand(name, one.value, one.shape, one.strides, one.dtype, one.address, one.itemsize)
-
-
-def _steps(one: Operand, axes: tuple[int, int, int]) -> tuple[int, int, int]:
-    batch, head, row = (one.strides[axis] for axis in axes)
-    return batch, head, row
 
 
 def _lse(checker: Checker, q: Any, wanted: bool, shape: tuple[int, ...]) -> tuple[Any, Operand | None]:

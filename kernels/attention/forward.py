@@ -96,7 +96,7 @@ def attention(
     found = check_extras(checker, query, extras, batch, heads, key_heads, (rows, keys))
     lse = new_array(q, (batch, heads, rows), "fp32") if return_lse else None
     operands = {"q": query, "k": key, "v": value, "out": result}
-    steps = {name: _steps(one, axes) for name, one in operands.items()}
+    steps = {name: one.steps(axes) for name, one in operands.items()}
     for name in ("k", "v"):
         check_reach(checker, operands[name], steps[name][2])
     log_sums = None if lse is None else checker.operand("lse", lse, 3, ("fp32",))
@@ -107,11 +107,6 @@ def attention(
     if batch and rows:
         compute(problem, schedule)
     return result.value if lse is None else (result.value, lse)
-
-
-def _steps(one: Operand, axes: tuple[int, int, int]) -> tuple[int, int, int]:
-    batch, head, row = (one.strides[axis] for axis in axes)
-    return batch, head, row
 
 
 def varlen_attention(

@@ -49,6 +49,11 @@ class Operand:
         last = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
         return self.address, self.address + (last + 1) * self.itemsize
 
+    def steps(self, axes: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Strides of the axes that are batch, head and row."""
+        batch, head, row = (self.strides[axis] for axis in axes)
+        return batch, head, row
+
     def broadcast(self, shape: Sequence[int], construct: str) -> tuple[int, ...]:
         """The strides with which it fills a larger shape: 0 along each extent of 1, and along those it lacks."""
         missing = len(shape) - len(self.shape)

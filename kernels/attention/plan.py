@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 from amdwarp import env
-from amdwarp.errors import UnsupportedTritonError
 from amdwarp.runtime import Launch, run
 from amdwarp.weave import windows_are
 
@@ -18,8 +17,6 @@ from .operands import EXTENT_LIMIT, Operand, new_array
 from .problem import Problem, check_total
 
 LOG2_E = 1.4426950408889634
-# The first Triton whose AMD backend these kernels were compiled with.
-OLDEST_TRITON = (3, 8)
 #: Arrays of the plain kernel that may be absent, by parameter -> argument.
 OPTIONAL = {
     "sinks_ptr": "sinks",
@@ -41,15 +38,9 @@ def triton_version() -> tuple[int, ...]:
     Raises:
         UnsupportedTritonError: no Triton, or one that these kernels do not compile with.
     """
-    from amdwarp.lowering.bridge import require_triton
+    from amdwarp.lowering.bridge import require_triton_for
 
-    found = require_triton()
-    if found.version < OLDEST_TRITON:
-        oldest = ".".join(map(str, OLDEST_TRITON))
-        raise UnsupportedTritonError(
-            f"attention needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
-        )
-    return found.version
+    return require_triton_for("attention").version
 
 
 def kernel(module: str, name: str) -> Any:

@@ -69,16 +69,17 @@ def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:
         tiles, tile_k = ragged_tiles(tiles), min(tile_k, 64) if not problem.mx else tile_k
     if {problem.a.format, problem.b.format} & {"e2m3", "e3m2"}:
         # widening the elements of 128x128 spilled 264 registers on gfx950, of 64x64 26 on gfx1250
-        tiles = _small(tiles, 32 if target.wave_size == 32 else 64)
+        tiles = small_tiles(tiles, 32 if target.wave_size == 32 else 64)
     return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in tiles]
 
 
 def ragged_tiles(tiles: tuple[tuple[int, int, int], ...] = TILES) -> tuple[tuple[int, int, int], ...]:
     """The tiles of operands that are loaded element by element, and their waves."""
-    return tuple((m, n, max(waves, 4)) for m, n, waves in _small(tiles))
+    return tuple((m, n, max(waves, 4)) for m, n, waves in small_tiles(tiles))
 
 
-def _small(tiles: tuple[tuple[int, int, int], ...], edge: int = 64) -> tuple[tuple[int, int, int], ...]:
+def small_tiles(tiles: tuple[tuple[int, int, int], ...], edge: int = 64) -> tuple[tuple[int, int, int], ...]:
+    """Those of no more than edge x edge elements."""
     return tuple(one for one in tiles if one[0] * one[1] <= edge * edge)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from amdwarp.errors import UnsupportedTritonError
 from amdwarp.runtime import Launch
 from amdwarp.target import Target
 
@@ -14,7 +13,6 @@ from .dtypes import FORMATS
 from .operands import Array
 from .plain_config import EXTENT_LIMIT, SHUFFLE_ROWS, PlainConfig
 from .plain_problem import Description, Operand, PlainProblem, Side
-from .plan import OLDEST_TRITON
 
 #: Buffer instructions and 32-bit offsets reach this far, bytes.
 OFFSET_LIMIT = 0x7FFFFFFE
@@ -231,14 +229,9 @@ def kernels() -> tuple[Any, Any]:
     Raises:
         UnsupportedTritonError: no Triton, or one that these kernels do not compile with.
     """
-    from amdwarp.lowering.bridge import require_triton
+    from amdwarp.lowering.bridge import require_triton_for
 
-    found = require_triton()
-    if found.version < OLDEST_TRITON:
-        oldest = ".".join(map(str, OLDEST_TRITON))
-        raise UnsupportedTritonError(
-            f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
-        )
+    require_triton_for("the GEMM")
     from .plain_kernel import combine, plain
 
     return plain, combine

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from amdwarp.errors import UnsupportedTritonError, UsageError
+from amdwarp.errors import UsageError
 from amdwarp.target import Target, get_target
 
 from .configs import OPERANDS, SCHEDULES, Access, GemmSchedule, choose, named
@@ -22,8 +22,6 @@ LOAD_BYTES = 16  # what one lane moves
 OFFSET_LIMIT = 0x7FFFFFFE
 # Kernel arguments are 32-bit and are rounded up to whole tiles in 32 bits.
 EXTENT_LIMIT = 2**31 - 1024
-# The first Triton whose AMD backend takes function attributes for LLVM, which the kernels need.
-OLDEST_TRITON = (3, 8)
 
 
 @dataclass(frozen=True)
@@ -107,14 +105,9 @@ class GemmPlan:
         Raises:
             UnsupportedTritonError: no Triton, or one that these kernels do not compile with.
         """
-        from amdwarp.lowering.bridge import require_triton
+        from amdwarp.lowering.bridge import require_triton_for
 
-        found = require_triton()
-        if found.version < OLDEST_TRITON:
-            oldest = ".".join(map(str, OLDEST_TRITON))
-            raise UnsupportedTritonError(
-                f"the GEMM needs Triton {oldest} or newer, and this is {found.text}", remedy=f"install triton>={oldest}"
-            )
+        require_triton_for("the GEMM")
         if isinstance(self.schedule, TasksSchedule):
             return getattr(import_module(f".{self.schedule.module}", __package__), self.kernel)
         form = "intra_wave" if self.schedule.woven else "inter_wave"

@@ -88,9 +88,7 @@ def _backward_product(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
     if activation is not None:
         # The value before the activation is computed again: it was never in memory.
         before = _call(construct, a, b, bias, None, bias_axis, None, scale, 0.0, "float32", precision)
-        with torch.enable_grad():
-            leaf = before.detach().requires_grad_()
-            inner = torch.autograd.grad(activate(leaf, activation), leaf, grad.to(torch.float32))[0]
+        inner = _through(activation, before, grad)
     grad_bias = grad_residual = grad_a = grad_b = None
     if bias is not None and need["bias"]:
         grad_bias = _sum_bias(inner, bias, bias_axis)
@@ -152,6 +150,13 @@ def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
     return functional.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
+def _through(activation: str, before: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    """The fp32 gradient of what went into an activation, from the gradient of what came out."""
+    with torch.enable_grad():
+        leaf = before.detach().requires_grad_()
+        return torch.autograd.grad(activate(leaf, activation), leaf, grad.to(torch.float32))[0]
+
+
 gemm_product.register_autograd(_backward_product, setup_context=_setup_product)
 
 
@@ -209,9 +214,7 @@ def _backward_grouped(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
     inner = grad
     if activation is not None:
         before = call(a, b, offsets, bias, None, scale, "float32", precision)
-        with torch.enable_grad():
-            leaf = before.detach().requires_grad_()
-            inner = torch.autograd.grad(activate(leaf, activation), leaf, grad.to(torch.float32))[0]
+        inner = _through(activation, before, grad)
     grad_a = grad_b = grad_bias = None
     if bias is not None and need_bias:
         rows = torch.arange(a.shape[0], device=a.device)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from amdwarp.kernels import gemm
 from amdwarp.kernels.gemm import PlainConfig
-from amdwarp.kernels.gemm.choice import TILES, TILES_MX, ragged_tiles
+from amdwarp.kernels.gemm.choice import TILES, TILES_MX, ragged_tiles, small_tiles
 from amdwarp.kernels.gemm.dtypes import fp8_for
 from amdwarp.lowering.bridge import require_triton
 
@@ -35,11 +35,6 @@ STEPS = {
 }
 
 
-def small(tile, edge=64):
-    """What the rule takes for unaligned and six-bit operands."""
-    return tile[0] * tile[1] <= edge * edge
-
-
 def cases():
     """(target, kind, configuration, K): tiles of the rule, aligned and ragged along K."""
     made = []
@@ -48,11 +43,9 @@ def cases():
             if kind.startswith("mx") and target == "gfx942":
                 continue
             mx = kind.startswith("mx")
-            tiles = [
-                tile
-                for tile in (TILES_MX if mx else TILES)
-                if kind != "mxfp6" or small(tile, 32 if target == "gfx1250" else 64)
-            ]
+            tiles = TILES_MX if mx else TILES
+            if kind == "mxfp6":
+                tiles = small_tiles(tiles, 32 if target == "gfx1250" else 64)
             made += [(target, kind, PlainConfig(m, n, step, waves), 256) for m, n, waves in tiles]
             if not mx:
                 made += [(target, kind, PlainConfig(m, n, min(step, 64), w), 259) for m, n, w in ragged_tiles()]
