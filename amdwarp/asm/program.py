@@ -224,9 +224,9 @@ class Metadata:
     max_workgroup_size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """One kernel.
+    """One kernel; each reading of a text is a program of its own.
 
     Attributes:
         name: the kernel's symbol.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, overload
 
@@ -80,6 +83,11 @@ def hidden_value(kind: str, grid: tuple[int, ...], threads: int) -> int:
     return table.get(kind, 0)
 
 
+def _zeros(size: int) -> np.ndarray[Any, Any]:
+    """Bytes of a mapping of their own, which costs nothing where it is not touched; numpy clears memory it uses again."""
+    return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+
+
 def build_arguments(
     program: Program, args: Sequence[Any], memory: GlobalMemory, grid: tuple[int, ...] = (1,)
 ) -> np.ndarray[Any, Any]:
@@ -121,7 +129,7 @@ def build_arguments(
         elif not argument.is_pointer:
             raw = encode_scalar(value, argument, index)
             segment[argument.offset : argument.offset + argument.size] = np.frombuffer(raw, np.uint8)
-    pointers += [(argument, np.zeros(_EXTRA_BYTES, np.uint8), "compiler scratch") for argument in extra]
+    pointers += [(argument, _zeros(_EXTRA_BYTES), "compiler scratch") for argument in extra]
     bases = memory.add_all([(array, name) for _, array, name in pointers])
     for (argument, _, _), base in zip(pointers, bases, strict=True):
         segment[argument.offset : argument.offset + 8] = np.frombuffer(base.to_bytes(8, "little"), np.uint8)
@@ -225,6 +233,16 @@ def check_sizes(program: Program) -> None:
             raise EmulatorError(problem, construct="kernel metadata")
 
 
+@lru_cache(maxsize=8)
+def bound(program: Program, thread: int) -> tuple[int, int, list[Closure]]:
+    """Vector and accumulation registers of a program and the closures of its instructions.
+
+    Kept for the programs used last. A closure may note the wave's mode while it runs, so each `thread` has its own.
+    """
+    vectors, accumulators = registers_used(program)
+    return vectors, accumulators, [bind(program, inst, vectors) for inst in program.instructions]
+
+
 class Machine:
     """A program bound and ready to run workgroups one after another; its memory does not grow with their number."""
 
@@ -232,8 +250,7 @@ class Machine:
         check_sizes(program)
         self.program, self.lockstep = program, lockstep
         self.unmet: dict[int, UnmetBarrier] = {}
-        vectors, accumulators = registers_used(program)
-        self.closures: list[Closure] = [bind(program, inst, vectors) for inst in program.instructions]
+        vectors, accumulators, self.closures = bound(program, threading.get_ident())
         self.waves, self.lanes = program.waves, program.wave_size
         self.registers = RegisterFile(vectors + accumulators, self.waves, self.lanes)
         fixed = max(program.descriptor.lds_bytes, program.metadata.lds_bytes)

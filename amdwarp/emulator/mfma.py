@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,13 @@ class Shape:
         return [step * (r // 4) + 4 * lane_half + r % 4 for r in range(per_block)]
 
 
+@cache
+def order_of_result(shape: Shape) -> Array:
+    """Row of D, within one block, for each (result register, lane group)."""
+    halves = [shape.rows_of_result(group) for group in range(64 // shape.n)]
+    return np.array([half[r] for r in range(shape.results // shape.blocks) for half in halves])
+
+
 class OperandCache:
     """Decoded A and B matrices by register tuple, valid while the registers hold the same bits.
 
@@ -132,9 +140,7 @@ class OperandCache:
 
 def _left(shape: Shape, decoder: Decoder, runs: int) -> Callable[[Array], Array]:
     """Registers of A to [waves, blocks, rows, k]; rows stand in the order of (result register, lane group)."""
-    order = [shape.rows_of_result(g)[r] for r in range(shape.results // shape.blocks) for g in range(64 // shape.n)]
-    if shape.m == 4:
-        order = list(range(4))
+    order = np.arange(4) if shape.m == 4 else order_of_result(shape)
     plain = right_matrix(shape, decoder, runs)
     return lambda raw: np.ascontiguousarray(plain(raw)[:, :, order])
 
@@ -315,7 +321,7 @@ def _scale(binder: Binder, which: int, shape: Shape) -> Callable[[Batch, Array],
     bits = [value[which] if isinstance(value, tuple) else default for value, default in ((low, 0), (high, 1))]
     shift = np.uint32(8 * (bits[0] | bits[1] << 1))
     get = binder.source(at, "u32")
-    order = [shape.rows_of_result(g)[r] for r in range(shape.results) for g in range(64 // shape.n)]
+    order = order_of_result(shape)
 
     def apply(b: Batch, matrix: Array) -> Array:
         codes = np.broadcast_to(get(b) >> shift & np.uint32(0xFF), (b.n, 64))

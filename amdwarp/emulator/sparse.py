@@ -16,7 +16,7 @@ import numpy as np
 from amdwarp.asm.table import TABLE
 from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.memory import Array
-from amdwarp.emulator.mfma import Decoder, Shape, accumulate, element_bits, element_decoder, right_matrix
+from amdwarp.emulator.mfma import Decoder, Shape, accumulate, element_bits, element_decoder, order_of_result, right_matrix
 from amdwarp.emulator.state import Batch, Closure
 
 _NAME = re.compile(r"v_smfmac_(f32|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
@@ -34,7 +34,7 @@ def _index_shift(binder: Binder, bits: int, elements: int) -> int:
 
 def _dense(shape: Shape, decoder: Decoder, runs: int) -> Callable[[Array, Array], Array]:
     """Registers of A and places in the groups of four to [waves, 1, rows, k]."""
-    order = [shape.rows_of_result(g)[r] for r in range(shape.results) for g in range(64 // shape.n)]
+    order = order_of_result(shape)
 
     def build(raw: Array, places: Array) -> Array:
         values = decoder(raw)

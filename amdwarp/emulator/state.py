@@ -95,6 +95,14 @@ class Pending:
     early: Callable[[Batch, tuple[Any, ...]], Any] | None = None
     size: int = 0
     notifies: bool = False
+    _span: tuple[int, int] | None = None
+
+    def span(self) -> tuple[int, int]:
+        """Of an LDS read: the lowest byte of all lanes and the one behind the highest."""
+        if self._span is None:
+            addresses = self.payload[1]
+            self._span = int(addresses.min()), int(addresses.max()) + self.size
+        return self._span
 
     def part(self, low: int, high: int) -> Pending:
         """The same operation for waves [low, high) of its batch."""
@@ -282,9 +290,10 @@ class Batch:
         for at, pending in enumerate(self.ds, 1):
             if pending.size <= 0:
                 continue
-            addresses = pending.payload[1].reshape(self.n, -1)
-            if addresses.min() >= top or addresses.max() + pending.size <= bottom:
+            least, most = pending.span()
+            if least >= top or most <= bottom:
                 continue
+            addresses = pending.payload[1].reshape(self.n, -1)
             if ((addresses < high[:, None]) & (addresses + pending.size > low[:, None])).any():
                 last = at
         for pending in self.ds[:last]:

@@ -10,7 +10,7 @@ dword where offset + size <= num_records; out of range, loads give 0 and stores 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -319,31 +319,43 @@ def bind_to_lds(binder: Binder, locator: Locator, form: tuple[int, int, bool, st
     if part or size == 8:
         raise binder.fail("a load to LDS moves a byte, a short or 1, 3 or 4 dwords for each lane")
     step = np.arange(binder.lanes, dtype=np.int64) * size
+    poisoned = np.full(binder.lanes * size // 4, POISON, np.uint32).view(np.uint8)
 
     def deliver(b: Batch, payload: tuple[Any, ...]) -> None:
-        on, addresses, values = payload
-        scatter_block(b.group.lds.data, addresses, values, size, on)
+        on, starts, values = payload
+        if on is None:
+            write_rows(b.group.lds.data, starts, values.reshape(b.n, -1).view(np.uint8))
+        else:
+            scatter_block(b.group.lds.data, starts[:, None] + step, values, size, on)
 
     def run(b: Batch) -> None:
         located = locator(b, width)
         values = read_located(b, located, width)
         if is_signed:
             values = sign_extended(values, width)
-        start = np.array(expand(b.s[M0], b.n), np.int64)
-        dropped = start == DROPPED
-        addresses = (start + immediate)[:, None] + step
-        on = b.mask
+        base = np.array(expand(b.s[M0], b.n), np.int64)
+        starts, on, lds = base + immediate, b.mask, b.group.lds
+        dropped = base == DROPPED
         if dropped.any():
             on = all_lanes(b, on) & ~dropped[:, None]
-        b.group.lds.check(addresses, size, on)
+        if on is not None or starts.min() < 0 or starts.max() + len(poisoned) > lds.size:
+            lds.check(starts[:, None] + step, size, on)
         if b.group.recorder is not None:
             note(b, "read", located, width)
             filled = None if located[1] is None else ~located[1]
-            b.group.recorder.access("lds", "write", addresses, size, on, filled, values)
+            b.group.recorder.access("lds", "write", starts[:, None] + step, size, on, filled, values)
         if b.ds:
-            b.settle_reads(addresses[:, 0], addresses[:, -1] + size)
-        if on is None or on.any():
-            scatter_block(b.group.lds.data, addresses, np.full_like(values, POISON), size, on)
-        b.issue(b.vm, binder.inst, deliver, on, addresses, values)
+            b.settle_reads(starts, starts + len(poisoned))
+        if on is None:
+            write_rows(lds.data, starts, [poisoned] * b.n)
+        elif on.any():
+            scatter_block(lds.data, starts[:, None] + step, np.full_like(values, POISON), size, on)
+        b.issue(b.vm, binder.inst, deliver, on, starts, values)
 
     return run
+
+
+def write_rows(data: Array, starts: Array, rows: Sequence[Array] | Array) -> None:
+    """Write one run of bytes for each wave; a later wave wins over an earlier one."""
+    for start, row in zip(starts.tolist(), rows, strict=True):
+        data[start : start + len(row)] = row
