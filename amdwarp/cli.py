@@ -161,6 +161,7 @@ def main(argv: list[str] | None = None) -> None:
     except AmdwarpError as error:
         code = _complain(str(error))
     except (KeyboardInterrupt, typer.Abort):  # typer makes the second of the first where it goes through click
+        print("interrupted", file=sys.stderr)
         code = 130
     except (OSError, MemoryError) as error:
         code = _complain(str(error) or "out of memory")

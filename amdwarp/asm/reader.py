@@ -162,6 +162,8 @@ def _read_line(state: _State, raw: str, number: int) -> None:
     if label and not line.startswith('"'):
         if state.section == ".text":
             if label[1] in state.labels:
+                if state.kernel is not None:
+                    raise _second_kernel(state, line, number)
                 raise EmulatorError(f"label '{label[1]}' is defined twice", where=f"line {number}")
             state.labels[label[1]] = len(state.instructions)
         line = label[2].strip()
@@ -197,11 +199,7 @@ def _read_directive(state: _State, line: str, number: int) -> None:
         state.target = match[0]
     elif word == ".amdhsa_kernel":
         if state.kernel is not None:
-            raise EmulatorError(
-                f"'{line}' is the text's second kernel ('{state.kernel}' is the first)",
-                where=f"line {number}",
-                remedy="pass the text of one kernel",
-            )
+            raise _second_kernel(state, line, number)
         state.kernel, state.block, state.block_line = rest, word, number
     elif word == ".amdgpu_metadata":
         state.block, state.block_line = word, number
@@ -216,6 +214,11 @@ def _read_directive(state: _State, line: str, number: int) -> None:
         state.section = rest.split(",")[0].strip() if word == ".section" else word
     elif word not in IGNORED_DIRECTIVES and not (word in DATA_DIRECTIVES and state.section != ".text"):
         raise EmulatorError(f"directive '{line}' is not known", where=f"line {number}")
+
+
+def _second_kernel(state: _State, line: str, number: int) -> EmulatorError:
+    problem = f"'{line}' belongs to the text's second kernel ('{state.kernel}' is the first)"
+    return EmulatorError(problem, where=f"line {number}", remedy="pass the text of one kernel")
 
 
 def _read_loc(state: _State, line: str, number: int) -> None:

@@ -84,7 +84,7 @@ def hidden_value(kind: str, grid: tuple[int, ...], threads: int) -> int:
 
 
 def _zeros(size: int) -> np.ndarray[Any, Any]:
-    """Bytes of a mapping of their own, which costs nothing where it is not touched; numpy clears memory it uses again."""
+    """Bytes of a mapping of their own: it costs nothing where it is not touched."""
     return np.frombuffer(mmap.mmap(-1, size), np.uint8)
 
 

@@ -16,7 +16,15 @@ import numpy as np
 from amdwarp.asm.table import TABLE
 from amdwarp.emulator.bind import Binder, handles
 from amdwarp.emulator.memory import Array
-from amdwarp.emulator.mfma import Decoder, Shape, accumulate, element_bits, element_decoder, order_of_result, right_matrix
+from amdwarp.emulator.mfma import (
+    Decoder,
+    Shape,
+    accumulate,
+    element_bits,
+    element_decoder,
+    order_of_result,
+    right_matrix,
+)
 from amdwarp.emulator.state import Batch, Closure
 
 _NAME = re.compile(r"v_smfmac_(f32|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")

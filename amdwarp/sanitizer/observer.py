@@ -1,7 +1,6 @@
 """The sanitizer as an observer of the emulator: it follows waits and barriers, and checks every access against them.
 
-What can be said of the text alone is said before anything runs: which instructions may touch a register on its way
-(`amdwarp.sanitizer.pending`) and which pairs stand too close (`amdwarp.sanitizer.waitstates`). At run time only memory
+What can be said of the text alone is said before anything runs (`amdwarp.sanitizer.static`). At run time only memory
 operations, waits, barriers, jumps back and those suspects are looked at.
 """
 
@@ -17,20 +16,18 @@ from amdwarp.emulator.events import Access, CompletionEvent, InstructionEvent
 from amdwarp.emulator.memory import Array
 from amdwarp.emulator.state import WAITING
 from amdwarp.errors import EmulatorError
-from amdwarp.sanitizer.effects import DS, QUEUES, TN, Effects, program_effects, spell_wait
-from amdwarp.sanitizer.guesses import guesses
+from amdwarp.sanitizer.effects import DS, QUEUES, TN, Effects, spell_wait
 from amdwarp.sanitizer.memory import MemoryClash, MemoryShadow
 from amdwarp.sanitizer.order import APART, ARRIVE, ATOMIC, MAX_WAVES, TENSOR, WRITE, Records
-from amdwarp.sanitizer.pending import conflict, suspects
-from amdwarp.sanitizer.polls import polls
+from amdwarp.sanitizer.pending import conflict
 from amdwarp.sanitizer.queues import Operation, Queues
 from amdwarp.sanitizer.redundant import Needs
 from amdwarp.sanitizer.report import Collector, Finding, Site
 from amdwarp.sanitizer.shadow import LdsShadow
 from amdwarp.sanitizer.slots import Clash
 from amdwarp.sanitizer.spin import SpinWatch
+from amdwarp.sanitizer.static import Static, static
 from amdwarp.sanitizer.waiting import Waiting
-from amdwarp.sanitizer.waitstates import Shortfall, shortfalls
 from amdwarp.sanitizer.wording import Wording
 
 _FLAGS = {"read": 0, "write": WRITE, "atomic": ATOMIC | WRITE}
@@ -62,9 +59,7 @@ class Sanitizer:
             )
         self.program, self.collector, self.waves = program, collector, program.waves
         self.effects: tuple[Effects, ...] = ()
-        self.suspects: dict[int, frozenset[int]] = {}
-        self.guesses: frozenset[int] = frozenset()
-        self.shortfalls: list[Shortfall] = []
+        self.static = Static()
         self.records = Records(self.waves)
         self.needs = Needs(self.records) if redundant else None
         self.queues = Queues(program.target, self.waves, self.records, self.needs)
@@ -81,14 +76,11 @@ class Sanitizer:
 
     def _analyse(self) -> None:
         """Find what the text alone says; done when the emulator has accepted every instruction."""
-        self.effects = self.wording.effects = program_effects(self.program)
-        self.suspects = suspects(self.program, self.effects)
-        self.guesses = guesses(self.program, self.effects)
-        self.shortfalls = shortfalls(self.program, self.effects)
-        found = polls(self.program, self.effects)
-        if found or any(_arrives(inst) for inst in self.program.instructions):
-            self.waiting = Waiting(self.program, self.effects, found, self.records, self.queues, self._early_poll)
-        self._watched = {at for pair in self.shortfalls for at in (pair.producer, pair.consumer)}
+        known = self.static = static(self.program)
+        self.effects = self.wording.effects = known.effects
+        if known.polls or any(_arrives(inst) for inst in self.program.instructions):
+            self.waiting = Waiting(self.program, self.effects, known.polls, self.records, self.queues, self._early_poll)
+        self._watched = {at for pair in known.shortfalls for at in (pair.producer, pair.consumer)}
         code = zip(self.program.instructions, self.effects, strict=True)
         self._handlers = [self._handler(inst, effects) for inst, effects in code]
 
@@ -129,7 +121,9 @@ class Sanitizer:
         """True for what the run-time checks look at."""
         if not self._handlers:
             self._analyse()
-        return self._handlers[inst.index] is not None or inst.index in self.suspects or inst.index in self._watched
+        return (
+            self._handlers[inst.index] is not None or inst.index in self.static.suspects or inst.index in self._watched
+        )
 
     def workgroup(self, index: tuple[int, int, int]) -> None:
         """A workgroup starts."""
@@ -152,7 +146,7 @@ class Sanitizer:
         """An instruction was issued."""
         at = event.inst.index
         self.position[event.first : event.last] = [at] * (event.last - event.first)
-        if at in self.suspects:
+        if at in self.static.suspects:
             self.check_registers(event.inst, range(event.first, event.last))
         if at in self._watched:
             self._executed.add(at)
@@ -227,7 +221,9 @@ class Sanitizer:
                 if self.memory.active:
                     self._now = Site(event.inst, set(range(event.first, event.last)))
                     at = event.inst.index
-                    self.memory.access(event.batch.group.memory, access, at, bool(effects.delivers), at in self.guesses)
+                    self.memory.access(
+                        event.batch.group.memory, access, at, bool(effects.delivers), at in self.static.guesses
+                    )
             elif access.space == "scratch":
                 self._scratch(event, access)
         operation = Operation(event.inst.index, record, event.first, stores)
@@ -361,7 +357,7 @@ class Sanitizer:
 
     def finish(self) -> None:
         """Report what the text alone shows, of instructions that were executed."""
-        for pair in self.shortfalls:
+        for pair in self.static.shortfalls:
             if pair.producer in self._executed and pair.consumer in self._executed:
                 self.collector.add(self.wording.too_close(pair))
 

@@ -182,7 +182,7 @@ _FAULTS = {"outside every buffer": "out-of-bounds", "outside the workgroup's": "
 def _fault(sanitizer: Sanitizer, collector: Collector, error: ExecutionError) -> None:
     """The finding of an operation that could not be carried out."""
     waves = range(sanitizer.waves) if error.wave is None else (error.wave,)
-    if error.inst.index in sanitizer.suspects and sanitizer.check_registers(error.inst, waves):
+    if error.inst.index in sanitizer.static.suspects and sanitizer.check_registers(error.inst, waves):
         return
     kind = next((kind for words, kind in _FAULTS.items() if words in error.what), "fault")
     lane = "" if error.lane is None else f"lane {error.lane}: "

@@ -146,8 +146,8 @@ def test_json_has_no_numbers_that_json_lacks(
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (KeyboardInterrupt(), 130, ""),
-        (typer.Abort(), 130, ""),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (typer.Abort(), 130, "interrupted"),
         (PermissionError(13, "Permission denied", "/cache"), 2, "Permission denied: '/cache'"),
         (MemoryError(), 2, "out of memory"),
     ],

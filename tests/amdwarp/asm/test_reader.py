@@ -187,6 +187,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ),
     ("instruction in data", change("\t.byte\t1\n", "\ts_nop 0\n"), "'s_nop 0' stands in the data section .debug_str"),
     ("second kernel", TEXT + "\t.amdhsa_kernel other\n\t.end_amdhsa_kernel\n", "second kernel ('scale' is the first)"),
+    ("the text twice", TEXT + TEXT, "second kernel ('scale' is the first)"),
     ("line table", change(".loc\t1 5 0", ".loc\tx"), "is no line-table entry"),
     (
         "note names another",
