@@ -153,6 +153,8 @@ app.command()(timeline)
 app.command()(explain)
 app.add_typer(bench, name="bench")
 
+_INTERRUPTED = 130
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line; every expected error is one line on stderr and exit code 2."""
@@ -160,9 +162,8 @@ def main(argv: list[str] | None = None) -> None:
         code = app(args=argv, standalone_mode=False)
     except AmdwarpError as error:
         code = _complain(str(error))
-    except (KeyboardInterrupt, typer.Abort):  # typer makes the second of the first where it goes through click
-        print("interrupted", file=sys.stderr)
-        code = 130
+    except (KeyboardInterrupt, typer.Abort):  # typer makes the second, or the code, of the first
+        code = _INTERRUPTED
     except (OSError, MemoryError) as error:
         code = _complain(str(error) or "out of memory")
     except ModuleNotFoundError as error:
@@ -176,6 +177,8 @@ def main(argv: list[str] | None = None) -> None:
         # without a message, the help of a command without its words has been printed
         text = error.format_message().rstrip(".")
         code = _complain(f"{text}; see amdwarp --help") if text else USAGE_ERROR
+    if code == _INTERRUPTED:
+        _complain("interrupted")
     sys.exit(code or 0)
 
 
