@@ -56,25 +56,41 @@ class Gate:
 
 
 class Slots:
-    """Time of a server that can be given away ahead: whoever asks gets the first gap that is long enough."""
+    """Time of a server that can be given away ahead, clk by clk: who asks gets the first that nobody has."""
 
     def __init__(self) -> None:
         self._taken: list[tuple[int, int]] = []
 
-    def take(self, now: int, at: int, clk: int) -> int:
-        """Take `clk` from `at` on, at the earliest; returns the start. Nobody asks for time before `now` again."""
+    def take(self, now: int, at: int, clk: int) -> tuple[int, int]:
+        """Take `clk` from `at` on, at the earliest, around what is taken already; returns the start and the end.
+
+        Nobody asks for time before `now` again.
+        """
         taken = self._taken
         while taken and taken[0][1] <= now:
             taken.pop(0)
-        place = 0
-        for start, end in taken:
-            if at + clk <= start:
-                break
-            if end > at:
-                at = end
+        if not clk:
+            return at, at
+        place, count = 0, len(taken)
+        while place < count and taken[place][1] < at:
             place += 1
-        taken.insert(place, (at, at + clk))
-        return at
+        # what is taken from `low` on and has been passed or filled becomes one span
+        low, low_place, start = at, place, -1
+        while place < count:
+            begin, end = taken[place]
+            if begin > at:
+                start = at if start < 0 else start
+                if at + clk < begin:
+                    break
+                clk -= begin - at
+            low, at = min(low, begin), max(at, end)
+            place += 1
+            if not clk:
+                taken[low_place:place] = [(low, at)]
+                return start, begin
+        start = at if start < 0 else start
+        taken[low_place:place] = [(low, at + clk)]
+        return start, at + clk
 
 
 class Lds:
@@ -113,8 +129,9 @@ class Lds:
         if return_clk:
             # nothing is served before the return bus can take it
             arrived = max(arrived, self._return_free[pair] - self._pipe - passes)
-        start = self._arrays[pair % len(self._arrays)].take(t, max(arrived, self._served[pair]), passes)
-        served = self._served[pair] = start + passes
+        array = self._arrays[pair % len(self._arrays)]
+        start, served = array.take(t, max(arrived, self._served[pair]), passes)
+        self._served[pair] = served
         self.gates[pair].enter(start)
         if not return_clk:
             return served + self._pipe
@@ -126,7 +143,7 @@ class Lds:
         """Data of a direct-to-LDS load, issued `now`, that arrive at `at`; returns when they stand in LDS."""
         clk = -(-size // self._copy_rate)
         array = self._arrays[now % len(self._arrays)]
-        return array.take(now, at, clk) + clk
+        return array.take(now, at, clk)[1]
 
 
 class VectorMemory:
