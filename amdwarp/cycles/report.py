@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from amdwarp.asm import Program
@@ -21,6 +22,8 @@ SATURATED = 0.85
 TIE = 0.03
 #: Iterations left out before the steady state, and after it.
 _WARM_UP, _COOL_DOWN = 3, 1
+#: Waves whose measured iterations overlap for this share of their time go through the loop together.
+_TOGETHER = 0.8
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class LoopReport:
         line: line of that label's first instruction in the text.
         source: ``file:line`` of the kernel it came from, or "".
         iterations: times a wave went through it.
-        clk_per_iteration: clk from one iteration to the next.
+        clk_per_iteration: clk in which each of the waves makes one iteration.
         mfma_busy: share of the clk for which the matrix units had work, mean over the SIMDs.
         mfma_busy_simd: the same for each SIMD.
         bound: what holds the loop: MFMA, LDS, TCP, issue, latency or barrier.
@@ -199,7 +202,7 @@ def report_loop(
     found = [(wave, state) for wave in run.waves if (state := steady_state(wave, loop)) is not None]
     if not found:
         return None
-    clk = sum(state.period for _, state in found) / len(found)
+    clk = _period(found, loop)
     busy: dict[int, float] = {}
     for wave, state in found:
         spent = state.last.t - state.first.t
@@ -227,6 +230,27 @@ def report_loop(
         stalls=stalls,
         steady=all(state.even for _, state in found),
     )
+
+
+def _period(found: Sequence[tuple[Wave, Steady]], loop: Loop) -> float:
+    """Clk in which all waves make one iteration.
+
+    That is the period of a wave, where all go through the loop at the same time. Where the oldest run ahead and the
+    youngest wait for them to end, it is the time over the iterations that all made together, for each wave one.
+    """
+    start, end = (max(s.first.t for _, s in found), min(s.last.t for _, s in found))
+    if end - start >= _TOGETHER * max(s.last.t - s.first.t for _, s in found):
+        return sum(state.period for _, state in found) / len(found)
+    start = min(s.first.t for _, s in found)
+    made = sum(_made(wave, loop, start, end) for wave, _ in found)
+    return len(found) * (end - start) / made
+
+
+def _made(wave: Wave, loop: Loop, start: int, end: int) -> float:
+    """Iterations of a wave's longest visit between two times, the parts of iterations counted by their clk."""
+    marks = [mark.t for mark in max(visits(wave, loop), key=len)]
+    spans = ((max(a, start), min(b, end), b - a) for a, b in pairwise(marks))
+    return sum((last - first) / clk for first, last, clk in spans if last > first)
 
 
 def _stalled(state: Steady, cause: int) -> int:
