@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from amdwarp.cycles import load
-from amdwarp.cycles.queues import Gate, Slots
+from amdwarp.cycles.queues import Gate
 
 #: v1 holds 16 bytes times the lane; the buffer's descriptor stands in s[4:7]. The first load warms the CU up.
 SETUP = [
@@ -161,12 +161,3 @@ def test_gate_keeps_places_in_the_order_of_asking() -> None:
     assert gate.admit(first, 12) == 0  # type: ignore[arg-type]
     gate.enter(30)
     assert gate.admit(second, 20) == 0  # type: ignore[arg-type]
-
-
-def test_slots_fill_gaps() -> None:
-    slots = Slots()
-    assert slots.take(0, 100, 8) == 100
-    assert slots.take(0, 0, 8) == 0
-    assert slots.take(0, 4, 8) == 8
-    assert slots.take(0, 95, 8) == 108
-    assert slots.take(20, 20, 80) == 20
