@@ -120,7 +120,7 @@ def attention(
     launch, compiled, _ = emulation.records[-1]
     _, values = compile_for(launch, arch)
     args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
-    kind = "ping_pong" if "ping_pong" in launch.kernel.__module__ else "plain"
+    kind = next((name for name in ("ping_pong", "tasks") if name in launch.kernel.__module__), "plain")
     name = f"attention {rows}x{keys}x{dim} {'causal ' if causal else ''}{dtype} {kind}"
     return ZooLaunch(name, compiled, args, launch.grid)
 

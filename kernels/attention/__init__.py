@@ -12,12 +12,14 @@ from .cache import decode, paged_attention
 from .configs import SCHEDULES, PingPongSchedule, PlainSchedule
 from .forward import attention, varlen_attention
 from .options import AttentionOptions
+from .tasks import TasksSchedule
 
 __all__ = [
     "SCHEDULES",
     "AttentionOptions",
     "PingPongSchedule",
     "PlainSchedule",
+    "TasksSchedule",
     "attention",
     "decode",
     "paged_attention",

@@ -12,6 +12,7 @@ from ..gemm.layouts import LdsLayout, OperandTile, derive
 from .forms import Form
 from .operands import Operand
 from .problem import Problem
+from .tasks import TasksSchedule
 
 #: Rows of queries that the split-KV form takes.
 DECODE_ROWS = 8
@@ -183,8 +184,12 @@ def fewest_waves(target: Target) -> int:
     return 2 if target.arch == "gfx1250" else 1
 
 
-Schedule = PlainSchedule | PingPongSchedule
-SCHEDULES: dict[str, Schedule] = {"plain": PlainSchedule(), "ping_pong": PingPongSchedule()}
+Schedule = PlainSchedule | PingPongSchedule | TasksSchedule
+SCHEDULES: dict[str, Schedule] = {
+    "plain": PlainSchedule(),
+    "ping_pong": PingPongSchedule(),
+    "tasks": TasksSchedule(),
+}
 
 
 def plain_schedule(problem: Problem, fold: int, splits: int | None = None) -> PlainSchedule:
@@ -217,11 +222,13 @@ def chosen(problem: Problem, schedule: Any, triton: tuple[int, ...]) -> Schedule
         default = PingPongSchedule()
         taken = triton >= NEWEST_CONSTRUCTS and problem.rows >= PING_PONG_ROWS and not default.refusals(problem)
         return default if taken else None
-    if not isinstance(schedule, PlainSchedule | PingPongSchedule):
+    if not isinstance(schedule, PlainSchedule | PingPongSchedule | TasksSchedule):
         raise problem.checker.error(
             f"schedule is {schedule!r}", f"take one of {', '.join(SCHEDULES)}, a schedule, or None"
         )
     check(schedule, problem.target)
+    if isinstance(schedule, TasksSchedule) and (wrong := schedule.refusals(problem)):
+        raise problem.checker.error(wrong[0], 'take schedule="plain", or None')
     if isinstance(schedule, PingPongSchedule):
         if wrong := schedule.refusals(problem):
             raise problem.checker.error(wrong[0], 'take schedule="plain", or None')

@@ -11,10 +11,12 @@ from amdwarp import env
 from amdwarp.runtime import Launch, run
 from amdwarp.weave import windows_are
 
-from .configs import DECODE_ROWS, PingPongSchedule, PlainSchedule, check, chosen, plain_schedule
+from .configs import DECODE_ROWS, NEWEST_CONSTRUCTS, PingPongSchedule, PlainSchedule, check, chosen, plain_schedule
 from .forms import Form
 from .operands import EXTENT_LIMIT, Operand, new_array
 from .problem import Problem, check_total
+from .tasks import TasksSchedule
+from .tasks_plan import tasks_launch
 
 LOG2_E = 1.4426950408889634
 #: Arrays of the plain kernel that may be absent, by parameter -> argument.
@@ -65,6 +67,11 @@ def compute(problem: Problem, schedule: Any = None, splits: int | None = None) -
         # gives it up, and that must not keep a problem from being computed; `amdwarp explain` shows what was realised.
         with contextlib.nullcontext() if env.WINDOWS.is_set() else windows_are("off"):
             run(ping_pong_launch(problem, made))
+    elif isinstance(taken, TasksSchedule):
+        lanes_asked = triton_version() >= NEWEST_CONSTRUCTS
+        asked = taken.for_problem(problem, lanes_asked)
+        check(asked, problem.target)
+        run(tasks_launch(problem, asked))
     else:
         run_plain(problem, taken, splits)
 

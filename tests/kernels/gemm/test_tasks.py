@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 from amdwarp.kernels import gemm
 from amdwarp.kernels.gemm.configs import Access
 from amdwarp.kernels.gemm.plan import plan
-from amdwarp.lowering import passes, spelling
-from amdwarp.lowering.analysis.tasks import ARRIVE, INIT, WAIT
-from amdwarp.lowering.ir import Module, Op
-from amdwarp.lowering.rewriter import Builder
+from amdwarp.lowering.analysis.tasks import ARRIVE, WAIT
+from task_mutations import Edit, drop, flip, mutated, recount
 
 import amdwarp
 from amdwarp.sanitizer import Report, check
@@ -132,57 +129,11 @@ def test_no_races_over_ten_interleavings(arch: str) -> None:
 # ---- mutations
 
 
-@dataclass(frozen=True)
-class Mutate:
-    """A pass that breaks one op of the tasks, before any pass that lowers them."""
-
-    edit: Callable[[Module], None]
-    name: str = "mutate"
-
-    def run(self, module: Module) -> None:
-        self.edit(module)
-
-
-def drop(kind: str, at: int) -> Callable[[Module], None]:
-    def edit(module: Module) -> None:
-        module.ops(kind)[at].erase()
-
-    return edit
-
-
-def flip(at: int) -> Callable[[Module], None]:
-    """Wait for the other phase."""
-
-    def edit(module: Module) -> None:
-        op = module.ops(WAIT)[at]
-        build = Builder.before(op)
-        one = build.value(spelling.constant(1))
-        op.set_operand(1, build.value(Op("arith.xori", [op.operands[1], one], ["i32"])))
-
-    return edit
-
-
-def recount(which: int, by: int) -> Callable[[Module], None]:
-    """One wave more or less on the barriers of the allocation that is initialised first or last."""
-
-    def edit(module: Module) -> None:
-        inits = module.ops(INIT)
-        home = inits[which].operands[0].op
-        assert home is not None
-        lanes = 32 if "gfx1250" in module.attributes["ttg.target"] else 64
-        for op in inits:
-            source = op.operands[0].op
-            if source is not None and source.operands[0] is home.operands[0]:
-                op.properties["count"] = f"{int(op.properties['count'].split(':')[0]) + by * lanes} : i32"
-
-    return edit
-
-
-def mutations(arch: str) -> dict[str, Callable[[Module], None]]:
+def mutations(arch: str) -> dict[str, Edit]:
     """One for each wait, phase, arrival and count, and for the waits for copies."""
     # gfx1250: one each side; else one before the multiplying loop and two in it, and one in each copy that loads
     waits = arrivals = 2 if arch == "gfx1250" else 3 + gemm.TASKS[f"tasks_{arch}"].copies
-    found: dict[str, Callable[[Module], None]] = {}
+    found: dict[str, Edit] = {}
     for at in range(waits):
         found[f"wait {at} dropped"] = drop(WAIT, at)
         found[f"phase {at} flipped"] = flip(at)
@@ -204,11 +155,9 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AMDWARP_WINDOWS", "drop")
 
 
-def mutant(monkeypatch: pytest.MonkeyPatch, arch: str, edit: Callable[[Module], None]) -> tuple[Any, list[Any]]:
-    stock = passes.tasks
-    monkeypatch.setattr(passes, "tasks", lambda module: (Mutate(edit), *stock(module)))
-    compiled, arguments, _ = compile_tasks(arch)
-    monkeypatch.setattr(passes, "tasks", stock)
+def mutant(monkeypatch: pytest.MonkeyPatch, arch: str, edit: Edit) -> tuple[Any, list[Any]]:
+    with mutated(monkeypatch, edit):
+        compiled, arguments, _ = compile_tasks(arch)
     return compiled, arguments
 
 
