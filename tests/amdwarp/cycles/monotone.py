@@ -27,9 +27,6 @@ from amdwarp.cycles.unit import Group, Simd, Unit, Wave
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import build
 
-#: A record and the parameters it is timed with.
-Version = tuple[Trace, Parameters]
-
 #: Beyond this a change is no tie.
 ALLOWED = 1.03
 #: Without the wandering round trip, which is drawn at moments that move when the program changes.
@@ -281,27 +278,36 @@ class Replayed(Unit):
 
 
 @dataclass
+class Version:
+    """A loop as it is, or changed: a record and the parameters it is timed with."""
+
+    loop: Drawn
+    trace: Trace
+    parameters: Parameters = P
+
+    @functools.cached_property
+    def clk(self) -> int:
+        """Until the last wave of all workgroups has ended."""
+        return simulate(self.trace, self.parameters, resident=self.loop.resident).total_clk
+
+
+@dataclass
 class Change:
     """A loop and the same with less to do, or with less delay: it may not be slower.
 
     Attributes:
         name: what has been taken away, or added to the other one.
-        loop: the loop.
-        less, more: its two versions, each a record and its parameters.
+        less, more: the two.
     """
 
     name: str
-    loop: Drawn
     less: Version
     more: Version
 
-    @functools.cached_property
+    @property
     def ratio(self) -> float:
         """How much slower the version with less to do is; at most 1 where all is well."""
-        return self._clk(self.less) / self._clk(self.more)
-
-    def _clk(self, version: Version) -> int:
-        return simulate(*version, resident=self.loop.resident).total_clk
+        return self.less.clk / self.more.clk
 
     def replayed(self) -> float:
         """The same ratio if the version with less to do issues nothing, and gets no data, before the other one has.
@@ -309,35 +315,36 @@ class Change:
         At most 1: what the other one does is possible here too. The rest of `ratio` then comes from the order alone, in
         which the oldest wave and arriving data go first; no rule of the model makes less work slower.
         """
-        unit = Logged(self.more[1], self.more[0], self.loop.resident)
+        less, more, resident = self.less, self.more, self.more.loop.resident
+        unit = Logged(more.parameters, more.trace, resident)
         total = unit.run().total_clk
-        held = Replayed(self.less[1], self.less[0], self.loop.resident)
-        waves = zip(self.more[0].groups[0].waves, self.less[0].groups[0].waves, strict=True)
+        held = Replayed(less.parameters, less.trace, resident)
+        waves = zip(more.trace.groups[0].waves, less.trace.groups[0].waves, strict=True)
         held.hold(unit, [(there.pcs, here.pcs) for there, here in waves])
         return held.run().total_clk / total
 
 
 def changes(loop: Drawn) -> Iterator[Change]:
     """All changes that a loop allows."""
-    plain = loop.trace(), P
+    plain = Version(loop, loop.trace())
     for kind, name in ((BARRIER, "barriers"), (WAITS, "waits")):
         places = [at for at, step in enumerate(loop.steps) if step.text.startswith(kind)]
         if not places:
             continue
         without = loop.trace(lambda at, step, places=places: at not in places)  # type: ignore[misc]
-        yield Change(f"without {name}", loop, (without, P), plain)
+        yield Change(f"without {name}", Version(loop, without), plain)
         # one barrier less pairs the others of held waves differently, which is another program and not less of this one
         if len(places) > 1 and not (loop.held and name == "barriers"):
             gone = places[len(loop.steps) % len(places)]
             one = loop.trace(lambda at, step, gone=gone: at != gone)  # type: ignore[misc]
-            yield Change(f"without {name[:-1]} {gone}", loop, (one, P), plain)
+            yield Change(f"without {name[:-1]} {gone}", Version(loop, one), plain)
     if any(step.touched is not None and step.touched.passes for step in loop.steps):
         for factor in (2, 5, 16):
-            yield Change(f"conflicts x {factor}", loop, plain, (loop.trace(factor=factor), P))
+            yield Change(f"conflicts x {factor}", plain, Version(loop, loop.trace(factor=factor)))
     if any(step.touched is not None and step.touched.lines for step in loop.steps):
         for longer in (1.2, 2.0, 4.0):
             later = P.replace(vmem_round_trip_clk=P.vmem_round_trip_clk * longer)
-            yield Change(f"round trip x {longer:g}", loop, plain, (plain[0], later))
+            yield Change(f"round trip x {longer:g}", plain, Version(loop, plain.trace, later))
 
 
 def search(seeds: Sequence[int], allowed: float) -> tuple[int, list[Change], list[Change]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from monotone import ALLOWED, TIMES, Change, P, changes, draw
+from monotone import ALLOWED, TIMES, Change, P, Version, changes, draw
 
 from amdwarp.cycles import simulate
 from amdwarp.cycles.report import report_loop
@@ -46,8 +46,8 @@ def test_anomalies_come_from_the_order_alone(seed: int) -> None:
 def test_a_replay_sees_a_rule_that_makes_less_work_slower() -> None:
     """A unit whose barriers release later where there are fewer of them is at fault in every order."""
     change = next(c for seed in range(0, 40, 2) for c in changes(draw(seed)) if c.name.startswith("without barrier "))
-    trace, parameters = change.less
-    worse = Change(change.name, change.loop, (trace, parameters.replace(barrier_clk=400)), change.more)
+    less = Version(change.less.loop, change.less.trace, P.replace(barrier_clk=400))
+    worse = Change(change.name, less, change.more)
     assert worse.replayed() > ALLOWED
 
 
