@@ -47,6 +47,8 @@ def run(
         list[str] | None,
         typer.Option(help="hardware, modelled or cpu; by default what this machine has; may repeat."),
     ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Keep the figures that the file has.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Drop them at the first new figure.")] = False,
 ) -> None:
     """Run cases: timed on an AMD GPU where there is one, modelled elsewhere; host work is timed on the CPU."""
     from .machine import this_machine
@@ -56,9 +58,7 @@ def run(
     for one in wanted:
         if one not in SOURCES:
             raise UsageError(f"unknown source {one!r}", remedy=f"use one of {', '.join(SOURCES)}")
-    if output is not None:
-        suffix_of(output)
-        check_writable(output)
+    before = _before(output, append, replace)
     chosen = select(cases or [])
     machine = this_machine()
     runs = sum(len(sources_for(case, machine.gpu, wanted)) for case in chosen)
@@ -75,7 +75,7 @@ def run(
     def keep(rows: Sequence[Row]) -> None:
         kept[:] = rows
         if output is not None:
-            write(kept, output)
+            write([*before, *kept], output)
 
     try:
         results = run_cases(chosen, machine, wanted, say, keep)
@@ -106,6 +106,23 @@ def report(
     counts = Counter(row.source for row in rows)
     parts = ", ".join(f"{count} {LABELS[source]}" for source, count in counts.items())
     typer.echo(f"{page}: {len(rows)} figures ({parts})")
+
+
+def _before(output: str | None, append: bool, replace: bool) -> list[Row]:
+    """Figures that the result file keeps. What it has may be hours of work, so they go only if that is asked for."""
+    if append and replace:
+        raise UsageError("--append and --replace are both given", remedy="give one of them")
+    if output is None:
+        if append or replace:
+            raise UsageError(f"--{'append' if append else 'replace'} says nothing without a file", remedy="add -o FILE")
+        return []
+    suffix_of(output)
+    check_writable(output)
+    if replace or not Path(output).exists():
+        return []
+    if append:
+        return read(output)
+    raise UsageError(f"{output} is there already", remedy="--append adds to its figures, --replace drops them")
 
 
 app.command("peers")(peers)

@@ -62,8 +62,8 @@ METRICS: dict[str, Metric] = {
         Metric("compile_time.", "ms", CPU, False, "Compile time"),
         Metric("pass_time.", "ms", CPU, False, "Pass time"),
         Metric("launch_overhead.", "us", CPU, False, "Launch overhead on the host, stand-in driver"),
-        Metric("emulator_throughput", "wave-instructions/s", CPU, True, "Emulator throughput"),
-        Metric("model_throughput", "wave-instructions/s", CPU, True, "Cycle model throughput"),
+        Metric("emulator_throughput", "wave-instructions/s", CPU, True, "Emulator throughput, process time"),
+        Metric("model_throughput", "wave-instructions/s", CPU, True, "Cycle model throughput, process time"),
     )
 }
 

@@ -120,9 +120,33 @@ def test_a_run_that_is_broken_off_keeps_what_it_has(tmp_path: Path, output: str,
 @pytest.mark.usefixtures("two_cases")
 def test_a_run_without_a_figure_leaves_the_file_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write([samples.row("kernel_clk", 5.0)], tmp_path / "r.json")
-    assert call("run", "gemm/bad", "-o", str(tmp_path / "r.json")) == 1
+    assert call("run", "gemm/bad", "-o", str(tmp_path / "r.json"), "--replace") == 1
     assert read(tmp_path / "r.json")[0].p50 == 5.0
     assert "no figures:" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("two_cases")
+@pytest.mark.parametrize("name", ["r.json", "r.csv"])
+def test_a_file_that_is_there_is_kept_unless_told(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / name)
+    write([samples.row("kernel_clk", 5.0)], file)
+    assert call("run", "gemm/good", "-o", file) == 2
+    assert f"{file} is there already; --append adds to its figures, --replace drops them" in capsys.readouterr().err
+    assert [row.p50 for row in read(file)] == [5.0]
+    assert call("run", "gemm/good", "-o", file, "--append") == 0
+    assert [row.p50 for row in read(file)] == [5.0, 1234.0, 100.0]
+    assert call("run", "gemm/good", "-o", file, "--replace") == 0
+    assert [row.p50 for row in read(file)] == [1234.0, 100.0]
+
+
+@pytest.mark.usefixtures("two_cases")
+def test_nothing_is_appended_to_what_is_no_result_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "r.json"
+    file.write_text("my notes")
+    assert call("run", "gemm/good", "-o", str(file), "--append") == 2
+    assert file.read_text() == "my notes" and str(file) in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("two_cases")
@@ -136,6 +160,8 @@ def test_a_run_without_a_figure_leaves_the_file_alone(tmp_path: Path, capsys: py
         (["run", "gemm/torch"], "none of these cases can run here"),
         (["run", "-o", "r.txt"], "r.txt is neither .json nor .csv"),
         (["run", "-o", "/nowhere/r.json"], "/nowhere is no folder"),
+        (["run", "--append"], "--append says nothing without a file; add -o FILE"),
+        (["run", "-o", "r.json", "--append", "--replace"], "--append and --replace are both given"),
         (["run", "--nonsense"], "--nonsense"),
         (["report"], "argument"),
         (["peers", "--shape", "1"], "shape '1' is not M,N,K"),
