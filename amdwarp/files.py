@@ -26,8 +26,8 @@ def check_writable(path: str | Path) -> None:
         raise UsageError(f"{path} cannot be written: no permission", remedy="name another place")
 
 
-def write_whole(path: str | Path, text: str) -> None:
-    """Write a text so that the file holds either what it held before or all of it, whenever the process ends.
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a text or bytes so that the file holds either what it held before or all of it, whenever the process ends.
 
     Raises:
         OSError: it cannot be written; the file is as it was.
@@ -36,8 +36,8 @@ def write_whole(path: str | Path, text: str) -> None:
     mode = file.stat().st_mode & 0o777 if file.exists() else None
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
-        with open(handle, "w", encoding="utf-8") as out:
-            out.write(text)
+        with open(handle, "wb") as out:
+            out.write(content.encode() if isinstance(content, str) else content)
             out.flush()
             os.fsync(out.fileno())
         os.chmod(name, 0o666 & ~_umask() if mode is None else mode)

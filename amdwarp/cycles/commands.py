@@ -23,7 +23,7 @@ from amdwarp.cycles.report import Estimate, LoopReport
 from amdwarp.cycles.trace import Trace, record
 from amdwarp.cycles.zoo import SMALL_SHAPES
 from amdwarp.errors import UsageError
-from amdwarp.files import check_writable
+from amdwarp.files import check_writable, write_whole
 from amdwarp.runtime import memory_span
 
 Schedules = Annotated[
@@ -124,7 +124,7 @@ def timeline(
         shown = iterations if iterations is not None or path.endswith(".pftrace") else 1
         lanes = build_timeline(run, case.trace, names, title=title, iterations=shown)
         if path.endswith(".pftrace"):
-            Path(path).write_bytes(trace_bytes(lanes, case.trace.program))
+            write_whole(path, trace_bytes(lanes, case.trace.program))
         else:
             draw(lanes, path, simd)
         typer.echo(f"{path}: {len(lanes.slices)} slices, clk {lanes.start} to {lanes.end}, modelled")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 from amdwarp.cycles.timeline import Slice, Timeline
 from amdwarp.errors import UsageError
+from amdwarp.files import write_whole
 
 #: Lane to its colour, from the palette of Okabe and Ito, which people with any colour vision can tell apart.
 COLOURS = {
@@ -73,10 +75,13 @@ def draw(timeline: Timeline, path: str | Path, simd: int = 0) -> None:
     _finish(axes, timeline, ticks, at)
     figure.tight_layout()
     # the same picture is the same file: no date, and ids of its parts that are not drawn at random
-    date = {"Date": None} if str(path).endswith(".svg") else {}
+    kind = Path(path).suffix[1:]
+    date = {"Date": None} if kind == "svg" else {}
+    content = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "amdwarp"}):
-        figure.savefig(path, dpi=110, metadata=date)
+        figure.savefig(content, format=kind, dpi=110, metadata=date)
     plt.close(figure)
+    write_whole(path, content.getvalue())
 
 
 def _draw_lane(axes: Any, timeline: Timeline, slices: list[Slice], lane: str, at: float, edges: bool = False) -> None:

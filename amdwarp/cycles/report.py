@@ -87,7 +87,7 @@ class Estimate:
         parameters: digest of the parameters.
         loops: the loops that were gone through more than once, the one with most clk first.
         total_clk: from the first instruction to the end of the last wave, for the workgroups that share a CU.
-        prologue_clk, loop_clk, epilogue_clk: before, in and after the first of `loops`, mean over the waves.
+        prologue_clk, loop_clk, epilogue_clk: before, in and after the first of `loops`, mean over its waves.
         workgroups: of the launch.
         fitting, resident, rounds: see `amdwarp.cycles.occupancy.Occupancy`.
         kernel_clk: `total_clk` times `rounds`.
@@ -275,8 +275,7 @@ def build_estimate(
         if one is not None:
             reports.append((one, loop))
     reports.sort(key=lambda pair: -pair[0].clk_per_iteration * pair[0].iterations)
-    prologue, inside = _parts(run.waves, reports[0][1] if reports else None)
-    lifetime = sum(wave.ended - wave.started for wave in run.waves) / len(run.waves)
+    prologue, inside, epilogue = _parts(run.waves, reports[0][1] if reports else None)
     return Estimate(
         kernel=program.name,
         target=program.target,
@@ -284,9 +283,9 @@ def build_estimate(
         parameters=parameters.digest,
         loops=tuple(one for one, _ in reports),
         total_clk=run.total_clk,
-        prologue_clk=prologue if reports else lifetime,
+        prologue_clk=prologue,
         loop_clk=inside,
-        epilogue_clk=lifetime - prologue - inside if reports else 0.0,
+        epilogue_clk=epilogue,
         workgroups=trace.workgroups,
         fitting=shares.fitting,
         resident=shares.resident,
@@ -298,15 +297,15 @@ def build_estimate(
     )
 
 
-def _parts(waves: Sequence[Wave], loop: Loop | None) -> tuple[float, float]:
-    """Clk of a wave before and in the loop, mean over the waves that enter it."""
-    before, inside = [], []
+def _parts(waves: Sequence[Wave], loop: Loop | None) -> tuple[float, float, float]:
+    """Clk of a wave before, in and after the loop, mean over the waves that enter it; without a loop all is before."""
+    found = []
     for wave in waves:
         starts = [mark.t for mark in wave.marks if loop is not None and mark.header == loop.header]
         if starts and loop is not None:
             end = max(wave.tails.get(tail, starts[-1]) for tail in loop.tails)
-            before.append(starts[0] - wave.started)
-            inside.append(end - starts[0])
-    if not before:
-        return 0.0, 0.0
-    return sum(before) / len(before), sum(inside) / len(inside)
+            found.append((starts[0] - wave.started, end - starts[0], wave.ended - end))
+    if not found:
+        return sum(wave.ended - wave.started for wave in waves) / len(waves), 0.0, 0.0
+    before, inside, after = (sum(clk) / len(found) for clk in zip(*found, strict=True))
+    return before, inside, after
