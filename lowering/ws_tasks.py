@@ -15,6 +15,7 @@ from .analysis.ws_kernel import WSKernel
 from .analysis.ws_program import Thread, role_threads
 from .ir import Block, Module, Op, Region, Value
 from .rewriter import Builder
+from .ws_layouts import relay_out
 from .ws_sync import BetweenTasks, barrier_type
 from .ws_threads import Env, Writer
 
@@ -43,11 +44,12 @@ def write_tasks(kernel: WSKernel, module: Module, build: Builder, rings: dict[Op
     """Write every role and the op that runs them.
 
     Raises:
-        LoweringError: a role whose waves do not fit the layouts of the kernel.
+        LoweringError: a role with more waves than the kernel's layouts are for, or the first one with others.
     """
     schedule = kernel.schedule
     lanes = _number(module, "ttg.threads-per-warp")
-    _check_waves(kernel, _number(module, "ttg.num-warps"))
+    waves = _number(module, "ttg.num-warps")
+    _check_waves(kernel, waves)
     full = {p.name: _barriers(build, p, _arrivals(schedule, p, 0) * lanes) for p in schedule.pipelines}
     empty = {p.name: _barriers(build, p, _arrivals(schedule, p, 1) * lanes) for p in schedule.pipelines}
     build.insert(spelling.local_barrier())
@@ -60,6 +62,8 @@ def write_tasks(kernel: WSKernel, module: Module, build: Builder, rings: dict[Op
     captures = Captures(blocks)
     for role, block in zip(others, blocks, strict=True):
         _partition(kernel, threads[role.name], block, captures, (rings, full, empty), build.loc)
+        if role.num_warps < waves:
+            relay_out(block, module, waves, role.num_warps)
     holder = Block()
     Builder(holder, None, build.loc).create("ttg.warp_specialize.partitions", captures.values)
     holder.ops[0].regions = []
@@ -110,17 +114,23 @@ def _budgets(module: Module, op: Op, roles: list[WSRole], blocks: list[Block]) -
 
 
 def _check_waves(kernel: WSKernel, waves: int) -> None:
-    """Layouts say how many waves share a tensor, and those of the kernel are for its own number.
+    """The kernel's layouts are for its own number of waves, and can be laid out anew for fewer.
 
-    A role that moves whole tiles (by the tensor data mover) has none, and takes any number; but not the first one,
-    which the kernel's waves run.
+    A role that moves whole tiles (by the tensor data mover) has none, and takes any number. The first role is run by
+    the kernel's waves.
     """
     first = min(kernel.schedule.roles, key=lambda role: role.warps_lo)
     for role in kernel.schedule.roles:
-        if role.num_warps != waves and (role is first or _has_tensors(kernel, role.name)):
+        if role is first and role.num_warps != waves:
+            raise kernel.error(
+                f"role {role.name!r} stands at wave 0 with {role.num_warps} waves, and the kernel is compiled for "
+                f"{waves}",
+                f"compile with num_warps={role.num_warps}, or give the role {waves} waves",
+            )
+        if role.num_warps > waves and _has_tensors(kernel, role.name):
             raise kernel.error(
                 f"role {role.name!r} has {role.num_warps} waves, and the layouts of the kernel are for {waves}",
-                f"compile with num_warps={role.num_warps}, or give the role {waves} waves",
+                f"give it at most {waves} waves, or compile with num_warps={role.num_warps} and put it at wave 0",
             )
 
 

@@ -33,8 +33,8 @@ def matmul_straight(
     STEP: gl.constexpr = S.tile_k
     KC: gl.constexpr = ACCESS.b_k_contiguous
     ACC: gl.constexpr = mfma_layout(S)
-    A_LOAD: gl.constexpr = loading_layout_a(S)
-    B_LOAD: gl.constexpr = loading_layout_b(S, KC)
+    A_LOAD: gl.constexpr = loading_layout_a(S.straight)
+    B_LOAD: gl.constexpr = loading_layout_b(S.straight, KC)
     n = gl.to_tensor(n_units) * ACCESS.n_unit
     k = gl.to_tensor(k_units) * ACCESS.k_unit
     lda = gl.to_tensor(lda_units) * ACCESS.a_unit

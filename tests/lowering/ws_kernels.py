@@ -155,6 +155,16 @@ def swapped_schedule() -> WSSchedule:
     return replace(schedule(1, 3, 2), roles=roles)
 
 
+def resized(*, load: int = 4, mma: int = 4) -> WSSchedule:
+    """``schedule`` with other numbers of waves; the role with four stands at wave 0."""
+    first, second = (("load", load), ("mma", mma)) if mma != 4 else (("mma", mma), ("load", load))
+    roles = [
+        WSRole(first[0], warps_lo=0, warps_hi=first[1]),
+        WSRole(second[0], warps_lo=first[1], warps_hi=load + mma),
+    ]
+    return replace(schedule(2, 3, 2), num_warps=load + mma, roles=roles)
+
+
 def reading_ahead(later: int) -> WSSchedule:
     """``schedule`` with operands that are read some iterations before they are multiplied."""
     plan = schedule(1, 3)

@@ -24,6 +24,21 @@ def test_verify(name: str) -> None:
         assert case.schedule == name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("loaders", [1, 2, 4])
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_fewer_waves_that_load(arch: str, loaders: int) -> None:
+    schedule = replace(WS_SCHEDULES[f"ws_schedule_{arch}"], loaders=loaders)
+    rng = np.random.default_rng(6)
+    a = rng.standard_normal((200, 328)).astype(np.float16)
+    for b in (rng.standard_normal((328, 136)), rng.standard_normal((136, 328)).T):
+        with amdwarp.emulate(arch):
+            c = matmul(a, b.astype(np.float16), schedule=schedule)
+        np.testing.assert_allclose(
+            c.astype(np.float32), a.astype(np.float32) @ b.astype(np.float16), rtol=2e-2, atol=4e-2
+        )
+
+
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
 def test_every_realisation_gives_the_same_bits(arch: str) -> None:
     rng = np.random.default_rng(5)
@@ -78,7 +93,7 @@ def test_the_schedule_is_data() -> None:
     ("changes", "text"),
     [
         ({"realise": "waves"}, "realise = 'waves' is none of tasks, inter_wave, pipeline, none"),
-        ({"loaders": 2}, "loaders = 2; lanes carry the copies, whose layouts are for 4 waves"),
+        ({"loaders": 8}, "loaders = 8; lanes carry the copies, whose layouts are for at most 4 waves"),
         ({"ahead": 4}, "need a ring of more than 4 slots"),
     ],
 )

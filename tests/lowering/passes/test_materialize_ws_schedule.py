@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from amdwarp.lowering.bridge import filecheck
 
-from amdwarp import WSPipeline, WSRole, WSSchedule, WSScope
+from amdwarp import WSRole, WSSchedule
 from amdwarp.sanitizer import check
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
@@ -343,8 +344,6 @@ def test_stages_need_a_version_more_than_their_distance() -> None:
 
 
 def test_budgets_of_roles_are_compared_with_what_they_take() -> None:
-    from dataclasses import replace
-
     from ws_kernels import compiled, emulated, operands, schedule
 
     plan = schedule()
@@ -377,21 +376,48 @@ def test_one_thread_that_would_wait_for_itself_is_refused() -> None:
     )
 
 
-def test_roles_of_other_sizes_than_the_layouts_are_refused() -> None:
+# ---- roles with other numbers of waves than the kernel
+
+
+@pytest.mark.parametrize(("arch", "sizes"), [("gfx942", {"load": 1}), ("gfx950", {"load": 2}), ("gfx1250", {"mma": 1})])
+def test_roles_with_fewer_waves(arch: str, sizes: dict[str, int]) -> None:
+    from ws_kernels import resized
+
+    same_as_straight(resized(**sizes), "tasks", arch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1250"])
+@pytest.mark.parametrize("sizes", [{"load": 1}, {"load": 2}, {"mma": 1}, {"mma": 2}], ids=str)
+def test_roles_with_fewer_waves_are_free_of_races(arch: str, sizes: dict[str, int]) -> None:
+    from ws_kernels import resized
+
+    same_as_straight(resized(**sizes), "tasks", arch)
+    race_free(resized(**sizes), "tasks", arch, 10)
+
+
+def test_roles_with_more_waves_than_the_layouts_are_refused() -> None:
+    from ws_kernels import compiled, line_of, resized
+
+    from amdwarp.errors import LoweringError
+
+    with pytest.raises(LoweringError) as caught:
+        compiled(resized(load=8), "tasks", "gfx950")
+    assert str(caught.value) == (
+        f"ws_schedule ({line_of('schedule')}): role 'load' has 8 waves, and the layouts of the kernel are for 4; give "
+        "it at most 4 waves, or compile with num_warps=8 and put it at wave 0 [materialize_ws_schedule]"
+    )
+
+
+def test_the_role_at_wave_0_has_the_waves_of_the_kernel() -> None:
     from ws_kernels import compiled, line_of, schedule
 
     from amdwarp.errors import LoweringError
 
-    plan = schedule()
-    narrow = WSSchedule(
-        6,
-        [WSRole("mma", warps_lo=0, warps_hi=4), WSRole("load", warps_lo=4, warps_hi=6)],
-        [WSPipeline("smem", ["a_tile", "b_tile"], 2)],
-        [WSScope(scope.id, dict(scope.bodies)) for scope in plan.scopes],
-    )
+    roles = [WSRole("mma", warps_lo=0, warps_hi=2), WSRole("load", warps_lo=2, warps_hi=6)]
     with pytest.raises(LoweringError) as caught:
-        compiled(narrow, "tasks", "gfx950")
+        compiled(replace(schedule(), num_warps=6, roles=roles), "tasks", "gfx950")
     assert str(caught.value) == (
-        f"ws_schedule ({line_of('schedule')}): role 'load' has 2 waves, and the layouts of the kernel are for 4; "
-        "compile with num_warps=2, or give the role 4 waves [materialize_ws_schedule]"
+        f"ws_schedule ({line_of('schedule')}): role 'mma' stands at wave 0 with 2 waves, and the kernel is compiled "
+        "for 4; compile with num_warps=2, or give the role 4 waves [materialize_ws_schedule]"
     )
