@@ -22,6 +22,9 @@ NAMES, STARTS, REGISTERS, LINES, FILE = (
     f"amdwarp.tasks.{name}" for name in ("names", "starts", "registers", "lines", "file")
 )
 
+TRUNK_STEP = 4
+"""Triton's verifier of ``ttg.warp_specialize`` takes a kernel's ``num_warps`` in steps of this."""
+
 
 @dataclass
 class _Task:
@@ -80,6 +83,13 @@ def build_block(generator: Any, node: ast.With) -> None:
         with _context(generator, options.num_warps, 0, True):
             generator.visit_compound_statement(trunk.node.body)
         return
+    if options.num_warps % TRUNK_STEP:
+        raise _refuse(
+            f"the kernel has num_warps={options.num_warps}, and Triton runs tasks beside a multiple of {TRUNK_STEP} "
+            "only",
+            f"compile with num_warps={TRUNK_STEP}, or leave only the default task",
+            where,
+        )
     _specialize(generator, node, trunk, [(others[one.task], one) for one in placed], default_registers)
 
 

@@ -7,6 +7,7 @@ follows lowers that form on every target (``docs/tasks.md``).
 from __future__ import annotations
 
 from amdwarp.schedule.objects import WSOpRef, WSPipeline, WSRole, WSSchedule
+from amdwarp.task_builder import TRUNK_STEP
 
 from . import spelling
 from .analysis.pipelines import attribute_of
@@ -120,6 +121,11 @@ def _check_waves(kernel: WSKernel, waves: int) -> None:
     the kernel's waves.
     """
     first = min(kernel.schedule.roles, key=lambda role: role.warps_lo)
+    if waves % TRUNK_STEP and len(kernel.schedule.roles) > 1:
+        raise kernel.error(
+            f"the kernel has num_warps={waves}, and Triton runs tasks beside a multiple of {TRUNK_STEP} only",
+            f"compile with num_warps={TRUNK_STEP}, or realise the schedule as one thread",
+        )
     for role in kernel.schedule.roles:
         if role is first and role.num_warps != waves:
             raise kernel.error(

@@ -129,6 +129,8 @@ class TasksSchedule:
         ):
             if extent < 16 * waves:
                 wrong.append(f"{name} = {extent} leaves some of {waves} waves without an MFMA of 16")
+        if self.multipliers % 4:
+            wrong.append(f"{self.multipliers} waves multiply, and Triton runs tasks beside a multiple of 4 only")
         if not wrong and self.lds_bytes() > record.lds_bytes:
             wrong.append(f"the rings take {self.lds_bytes()} bytes of LDS, {record.arch} has {record.lds_bytes}")
         held = self.block_m * (2 * self.dim_v // self.waves_n + self.dim) // (self.waves_m * WAVE_ROWS) // 2

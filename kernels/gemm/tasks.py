@@ -36,6 +36,11 @@ class TasksSchedule(GemmSchedule):
         return self.waves_m * self.waves_n
 
     @property
+    def specialized(self) -> bool:
+        """Roles run on waves of their own."""
+        return True
+
+    @property
     def module(self) -> str:
         """The file of the kernel."""
         return "tasks_gfx1250" if self.arch == "gfx1250" else "tasks_cdna"
@@ -94,6 +99,8 @@ class TasksSchedule(GemmSchedule):
             wrong.append(f"mfma = {self.mfma} is none of {shapes}")
         if self.woven or self.quarters:
             wrong.append("tasks take the tile whole: woven = False, quarters = False")
+        if not wrong and self.specialized and self.multipliers % 4:
+            wrong.append(f"{self.multipliers} waves multiply, and Triton runs tasks beside a multiple of 4 only")
         if wrong:
             return wrong
         if type(self.copies) is not int or self.copies < 1 or self.ring % self.copies:

@@ -31,6 +31,10 @@ class WSGemmSchedule(TasksSchedule):
         return self.multipliers
 
     @property
+    def specialized(self) -> bool:
+        return self.realise == "tasks"
+
+    @property
     def module(self) -> str:
         return "ws_schedule_gfx1250" if self.arch == "gfx1250" else "ws_schedule_cdna"
 

@@ -8,11 +8,11 @@ and waits, commits and barriers of the straight-line kernel, which the schedule'
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from amdwarp.errors import LoweringError
 from amdwarp.schedule.kernel import OP_BEGIN, OP_END, REALISE, SCHEDULE
-from amdwarp.schedule.objects import WSSchedule, WSScope
+from amdwarp.schedule.objects import WSInstr, WSOpRef, WSSchedule, WSScope, WSSync
 
 from ..dialect import Kind, is_pure, kind_of
 from ..ir import Block, Module, Op, Value
@@ -20,6 +20,8 @@ from .lds import VIEWS
 from .pipelines import text_of
 
 PASS = "materialize_ws_schedule"
+GUARD = "amdwarp.ws.guard"
+"""On a condition that ``split_conditions`` has put into a ws_op."""
 
 
 @dataclass
@@ -67,7 +69,8 @@ class WSKernel:
     Attributes:
         function: the ``tt.func``.
         mark: the anchor that carries the schedule.
-        schedule, realise: what it says.
+        declared, realise: what it says.
+        schedule: the same without scopes that run no iteration.
         regions: the ops by id.
         owner: op -> the innermost region it belongs to.
         buffers: the allocation behind each buffer name that the schedule uses.
@@ -75,8 +78,9 @@ class WSKernel:
 
     function: Op
     mark: Op
-    schedule: WSSchedule
+    declared: WSSchedule
     realise: str
+    schedule: WSSchedule
     regions: dict[str, WSRegion] = field(default_factory=dict)
     owner: dict[Op, WSRegion] = field(default_factory=dict)
     buffers: dict[str, Op] = field(default_factory=dict)
@@ -140,10 +144,11 @@ def find_ws_kernel(module: Module) -> WSKernel | None:
     mark = marks[0]
     function = [op for op in mark.ancestors() if op.name == "tt.func"][-1]
     schedule = WSSchedule.from_json(text_of(mark.attributes[SCHEDULE]))
-    kernel = WSKernel(function, mark, schedule, text_of(mark.attributes[REALISE]))
+    kernel = WSKernel(function, mark, schedule, text_of(mark.attributes[REALISE]), schedule)
     if mark.block is not kernel.root:
         raise kernel.error("the schedule stands inside a loop or condition", "annotate it at the top of the kernel")
     _find_regions(kernel)
+    kernel.schedule = _without_empty_scopes(kernel)
     _find_loops(kernel)
     _find_guards(kernel)
     _find_buffers(kernel)
@@ -182,6 +187,44 @@ def _find_regions(kernel: WSKernel) -> None:
 _TORN = "control flow leaves or enters it halfway", "let the whole op stand in one branch or loop body"
 
 
+def _without_empty_scopes(kernel: WSKernel) -> WSSchedule:
+    """The schedule without the scopes whose loops stock cleanups have folded away, since they run no iteration."""
+    schedule = kernel.schedule
+    inner = {scope.id: set(_referred(schedule, scope.id)) for scope in schedule.scopes}
+    empty = {
+        id
+        for id, ids in inner.items()
+        if id in kernel.regions and _is_empty(kernel.regions[id]) and not ids & set(kernel.regions)
+    }
+    empty |= {one for id in empty for one in inner[id]}
+    scopes = [
+        WSScope(scope.id, {role: [one for one in body if _stays(one, empty)] for role, body in scope.bodies})
+        for scope in schedule.scopes
+        if scope.id not in empty
+    ]
+    used = {one.pipeline for scope in scopes for _, body in scope.bodies for one in body if isinstance(one, WSSync)}
+    pipelines = [one for one in schedule.pipelines if one.name in used]
+    return replace(schedule, scopes=tuple(scopes), pipelines=tuple(pipelines)) if empty else schedule
+
+
+def _referred(schedule: WSSchedule, scope: str) -> Iterator[str]:
+    """Ids of the ops and scopes in a scope, and in the scopes inside it."""
+    found = schedule.scope(scope)
+    for _, body in found.bodies if found else ():
+        for one in body:
+            if isinstance(one, WSOpRef):
+                yield one.id
+                yield from _referred(schedule, one.id)
+
+
+def _is_empty(region: WSRegion) -> bool:
+    return all(is_free(op) or is_sync(op) for op in region.ops) and not any(op.regions for op in region.ops)
+
+
+def _stays(instr: WSInstr, empty: set[str]) -> bool:
+    return not (isinstance(instr, WSOpRef) and instr.id in empty)
+
+
 def _find_loops(kernel: WSKernel) -> None:
     for scope in kernel.schedule.scopes:
         if scope.id == WSScope.ROOT:
@@ -204,8 +247,7 @@ def _find_loops(kernel: WSKernel) -> None:
 
 def _no_scope(region: WSRegion, loops: list[Op]) -> LoweringError:
     if not loops:
-        problem = "a scope is one for loop, and this holds none (one of no iterations is folded away)"
-        return region.error(problem, "wrap a loop, and let its length be an argument")
+        return region.error("a scope is one for loop, and this holds none", "wrap a loop, with range()")
     found = "a while loop" if len(loops) == 1 else f"{len(loops)} loops"
     return region.error(f"a scope is one for loop, and this holds {found}", "wrap just the loop, with range()")
 
@@ -225,13 +267,25 @@ def _find_guards(kernel: WSKernel) -> None:
                 )
             if around.results:
                 raise region.error(
-                    f"the condition around it ({around.where}) gives a value", "give the value in an op of its own"
+                    f"the condition around it ({around.where}) gives a value, and holds a scope or an effect of no op",
+                    "give the value in a condition of its own",
                 )
             branch = around.regions.index(op.block.parent)  # type: ignore[arg-type]
             region.guards.insert(0, (around, branch))
             op = around
         if around is not None and around in loops:
             region.scope = loops[around]
+        if region.guards and region.loop is None and (user := _user_outside(region)):
+            raise region.error(
+                f"it stands in a condition ({region.guards[0][0].where}) together with a scope or an effect of no op, "
+                f"and its value is used outside of it ({user.where})",
+                "let one op do both, or give them a condition of their own",
+            )
+
+
+def _user_outside(region: WSRegion) -> Op | None:
+    inside = set(region.walk())
+    return next((user for op in inside for value in op.results for user in value.users if user not in inside), None)
 
 
 def _find_buffers(kernel: WSKernel) -> None:

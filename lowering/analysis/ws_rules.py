@@ -12,7 +12,7 @@ from ..dialect import Kind, Space, effects, kind_of
 from ..ir import Module, Op, Value
 from .lds import VIEWS, is_memdesc
 from .types import TensorType, parse_type
-from .ws_kernel import WSKernel, WSRegion, is_free, is_sync, ws_mark
+from .ws_kernel import GUARD, WSKernel, WSRegion, is_free, is_sync, ws_mark
 from .ws_needs import loop_needs
 from .ws_program import role_threads
 
@@ -21,7 +21,7 @@ STRUCTURE = ("scf.for", "scf.if", "scf.yield", "tt.return")
 
 def check_kernel(kernel: WSKernel, module: Module, target: Target) -> None:
     """Raise ``LoweringError`` for the first rule that schedule and kernel break together."""
-    kernel.schedule.check(target)
+    kernel.declared.check(target)
     for rule in (_ids, _placed, _effects, _guards, _accesses, _copies, _shared_buffers):
         rule(kernel)
     for thread in role_threads(kernel):
@@ -89,7 +89,8 @@ def _effects(kernel: WSKernel) -> None:
 
 def _guards(kernel: WSKernel) -> None:
     for region in kernel.regions.values():
-        for guard, _ in region.guards:
+        inside = [op for op in region.ops if GUARD in op.attributes]
+        for guard in [*(guard for guard, _ in region.guards), *inside]:
             if reached := next((op for op in _slice(kernel, guard.operands[0]) if op in kernel.owner), None):
                 if any(is_memdesc(v.type) and kernel.pipeline_of(v) for v in reached.operands):
                     raise region.error(

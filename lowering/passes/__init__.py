@@ -25,10 +25,11 @@ from .open_windows import OpenWindows
 from .place_chunks import PlaceChunks
 from .place_tasks import PlaceTasks
 from .release_arrivals import ReleaseArrivals
+from .split_conditions import SplitConditions
 from .stage_ws_loop import StageWSLoop
 from .unfold_scopes import UnfoldScopes
 
-TYPED = (UnfoldScopes(), MaterializeWSSchedule(), StageWSLoop())
+TYPED = (UnfoldScopes(), SplitConditions(), MaterializeWSSchedule(), StageWSLoop())
 """Typed schedules: before everything else, which lowers what they make."""
 
 STAGES = (InterWave(), FenceEdges(), JoinPipelines(), DropAnchors())
@@ -78,6 +79,7 @@ __all__ = [
     "PlaceChunks",
     "PlaceTasks",
     "ReleaseArrivals",
+    "SplitConditions",
     "StageWSLoop",
     "UnfoldScopes",
     "tasks",

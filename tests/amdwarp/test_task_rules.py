@@ -381,6 +381,15 @@ def barrier_by_branch(x, y, n):
             gl.store(y, n)
 
 
+@amdwarp.jit
+def two_tasks(x, y, n):
+    with amdwarp.async_tasks():  # HERE
+        with amdwarp.async_task("default"):
+            gl.store(y, n)
+        with amdwarp.async_task(num_warps=1):
+            gl.store(x, n)
+
+
 REFUSALS: list[tuple[Any, str]] = [
     (no_default, "async_tasks .*exactly one default task, this one has 0"),
     (two_defaults, "async_tasks .*exactly one default task, this one has 2"),
@@ -442,6 +451,14 @@ def test_refused_with_its_line(kernel: Any, text: str) -> None:
     message = str(caught.value)
     assert re.search(text, message), message
     assert f"test_task_rules.py:{line_at_fault(kernel)})" in message, message
+
+
+def test_waves_of_the_kernel_come_in_fours() -> None:
+    with pytest.raises(
+        amdwarp.UsageError, match="the kernel has num_warps=2, and Triton runs tasks beside a"
+    ) as caught:
+        amdwarp.compile(two_tasks, {"x": "*i32", "y": "*i32", "n": "i32"}, target="gfx942", num_warps=2)
+    assert f"test_task_rules.py:{line_at_fault(two_tasks)})" in str(caught.value)
 
 
 def test_constructs_outside_of_a_kernel_are_refused() -> None:

@@ -68,6 +68,16 @@ def kernel(
                 if step > limit:  # at: giving guard
                     with amdwarp.ws_op("spare"):  # at: giving
                         total += 1.0
+                    gl.store(y + offsets, offsets.to(gl.float32))
+            if CASE == "giving guard reads":
+                if gl.max(gl.max(value, 0), 0) > 0:  # at: reading guard
+                    with amdwarp.ws_op("spare"):  # at: giving by a read
+                        total += 1.0
+            if CASE == "guard shares":
+                if step > limit:  # at: sharing guard
+                    with amdwarp.ws_op("spare"):  # at: sharing
+                        twice = value.to(gl.float32) * 2.0
+                    gl.store(y + offsets, twice)  # at: its user
             if CASE == "loop that is no scope":
                 for _ in range(limit):  # at: inner loop
                     with amdwarp.ws_op("spare"):  # at: in the loop
@@ -108,9 +118,11 @@ def plan(load: list[Any] | None = None, add: list[Any] | None = None, root: Any 
     )
 
 
-def build(case: str, schedule: WSSchedule, arch: str = "gfx950") -> Any:
+def build(case: str, schedule: WSSchedule, arch: str = "gfx950", num_warps: int = 4) -> Any:
     values = {name: value for name, value in layouts("gfx950").items() if name in ("LA", "SA")}
+    if num_warps != 4:
+        values["LA"] = gl.BlockedLayout([1, 8], [16, 4], [num_warps, 1], [1, 0])
     constants = {"S": schedule, "CASE": case, "BM": BM, "BK": BK, **values}
     return amdwarp.compile(
-        kernel, {"x": "*fp16", "y": "*fp32", "n": "i32", "limit": "i32"}, constants, arch, num_warps=4
+        kernel, {"x": "*fp16", "y": "*fp32", "n": "i32", "limit": "i32"}, constants, arch, num_warps=num_warps
     )

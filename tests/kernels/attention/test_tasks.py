@@ -87,13 +87,12 @@ def test_heads_of_v_may_be_others(dim: int, dim_v: int) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"block_m": 64},
         {"block_n": 32},
         {"lead": 1, "probabilities": 1},
         {"lead": 3, "ring": 5, "ahead": 1},
         {"ring": 2, "ahead": 1, "lead": 4},
         {"waves_m": 2, "waves_n": 2},
-        {"waves_m": 2, "block_m": 64, "pad": 32},
+        {"block_m": 64, "pad": 32},
         {"lazy": False},
         {"threshold": 0.0},
     ],
@@ -178,6 +177,7 @@ def test_constraints() -> None:
         ({"threshold": 20.0}, "threshold = 20.0 leaves 0 to 14, where P fits into fp16"),
         ({"ahead": 3}, "3 copies under way need a ring of more than 3 slots, not 3"),
         ({"ring": 7}, "the rings take 351584 bytes of LDS, gfx1250 has 327680"),
+        ({"waves_m": 2}, "2 waves multiply, and Triton runs tasks beside a multiple of 4 only"),
         ({"waves_m": 1}, "q and O take 768 registers of 512, which leaves no room for operands"),
     ):
         wrong = dataclasses.replace(TasksSchedule(), **change).constraints("gfx1250")

@@ -61,6 +61,7 @@ def test_what_the_schedule_refuses() -> None:
     for change, text in (
         ({"loaders": 3}, "loaders = 3 is no power of two"),
         ({"mfma": (16, 16, 16)}, "mfma = (16, 16, 16) is none of"),
+        ({"waves_n": 1}, "2 waves multiply, and Triton runs tasks beside a multiple of 4 only"),
         ({"woven": True}, "tasks take the tile whole"),
         ({"ahead": 2}, "4 steps under way need a ring of more than 4 slots, not 4"),
         ({"copies": 3}, "copies = 3 do not share a ring of 4 slots evenly"),

@@ -95,7 +95,22 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"add": [*ADD, "spare"]},
         "ws_op 'spare'",
         "giving",
-        "the condition around it ({giving guard}) gives a value; give the value in an op of its own",
+        "the condition around it ({giving guard}) gives a value, and holds a scope or an effect of no op; give the "
+        "value in a condition of its own",
+    ),
+    "giving guard reads": (
+        {"add": [wait("p"), "read", "add", "spare", release("p")]},
+        "ws_op 'spare'",
+        "giving by a read",
+        "the condition around it ({reading guard}) reads a pipeline's buffer ({the load}); synchronization is "
+        "unconditional, and a condition must be the same in all roles: compute it from arguments",
+    ),
+    "guard shares": (
+        {"add": [wait("p"), "read", "add", "spare", release("p")]},
+        "ws_op 'spare'",
+        "sharing",
+        "it stands in a condition ({sharing guard}) together with a scope or an effect of no op, and its value is used "
+        "outside of it ({its user}); let one op do both, or give them a condition of their own",
     ),
     "loop that is no scope": (
         {"add": [*ADD, "spare"]},
@@ -162,6 +177,7 @@ def test_refused(case: str) -> None:
     arguments, construct, mark, text = CASES[case]
     file = kernel.fn.__code__.co_filename
     marks = ("load", "inner", "the copy", "the load", "its read", "its write", "the store", "guard", "giving guard")
+    marks += ("reading guard", "sharing guard", "its user")
     lines = {name: line_of(name, file) for name in (*marks, "inner loop", "other")}
     number = int(lines["load"].rpartition(":")[2]) + 1
     lines["copy"] = f"{file}:{number}"

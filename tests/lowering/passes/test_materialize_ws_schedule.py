@@ -409,6 +409,16 @@ def test_roles_with_more_waves_than_the_layouts_are_refused() -> None:
     )
 
 
+def test_tasks_stand_beside_a_multiple_of_four_waves() -> None:
+    from ws_refused import build, plan
+
+    from amdwarp.errors import LoweringError
+
+    roles = [WSRole("adds", warps_lo=0, warps_hi=2), WSRole("loads", warps_lo=2, warps_hi=4)]
+    with pytest.raises(LoweringError, match="the kernel has num_warps=2, and Triton runs tasks beside a multiple of 4"):
+        build("", replace(plan(), num_warps=4, roles=roles), num_warps=2)
+
+
 def test_the_role_at_wave_0_has_the_waves_of_the_kernel() -> None:
     from ws_kernels import compiled, line_of, schedule
 
