@@ -21,7 +21,7 @@ import numpy as np
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns when it is not set
 
-from amdwarp.kernels.gemm.configs import SCHEDULES
+from amdwarp.kernels.gemm.configs import GemmSchedule
 from amdwarp.kernels.gemm.inter_wave_gfx950 import (
     lds_layout_a,
     lds_layout_b,
@@ -39,6 +39,8 @@ from amdwarp.cycles import zoo
 from amdwarp.runtime import memory_span
 
 M, N, K = 4096, 4096, 4096
+#: Layouts of the three pipelines, whatever the package's own schedules are made of.
+LAYOUTS = GemmSchedule(woven=True, quarters=False, waves_n=2, mfma=(16, 16, 32))
 #: Schedule of the zoo to its GPU and the published share of a kernel of that design.
 DESIGNS = {"inter_wave_256": ("gfx950", 99.8), "intra_wave_256_gfx942": ("gfx942", 89.3)}
 PUBLISHED = {"sequential": 32.01, "prefetch to LDS": 51.87, "prefetch to registers": 57.67}
@@ -119,7 +121,7 @@ def modelled(kind: str, k: int = K) -> Any:
     """The model's estimate of one of the kernels."""
     types = {"a": "*fp16", "b": "*fp16", "c": "*fp16", "k": "i32", "lda": "i32", "ldb": "i32", "ldc": "i32"}
     hints = {"k": "D", "lda": "D", "ldb": "D", "ldc": "D"}
-    constants = {"S": SCHEDULES["intra_wave"], "KIND": kind}
+    constants = {"S": LAYOUTS, "KIND": kind}
     compiled = amdwarp.compile(product, types, constants, "gfx950", attrs=hints, num_warps=4)
     arrays = [np.zeros(shape, np.float16) for shape in ((M, k), (N, k), (M, N))]
     args = [memory_span(array) for array in arrays] + [np.int32(n) for n in (k, k, k, N)]
