@@ -222,6 +222,22 @@ def compile_for(launch: Launch, target: str | Target) -> tuple[Any, list[Any]]:
     Raises:
         UsageError: an argument that is missing, that the kernel does not have, or of a type that no kernel takes.
     """
+    signature, hints, constexprs = _specialised(launch)
+    compiled = compile_kernel(launch.kernel, signature, constexprs, target, attrs=hints, **launch.options)
+    return compiled, [launch.args[name] for name in signature]
+
+
+def text_arguments(launch: Launch) -> list[Any]:
+    """The run-time arguments that the text of a launch takes, in order.
+
+    Raises:
+        UsageError: as for `compile_for`.
+    """
+    return [launch.args[name] for name in _specialised(launch)[0]]
+
+
+def _specialised(launch: Launch) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
+    """Types of the run-time arguments, what is known of their values, and the arguments that are constants."""
     constexprs = dict(launch.constexprs)
     if unknown := [name for name in launch.args if name not in launch.kernel.arg_names]:
         names = ", ".join(launch.kernel.arg_names)
@@ -240,8 +256,7 @@ def compile_for(launch: Launch, target: str | Target) -> tuple[Any, list[Any]]:
             constexprs[name] = 1
             continue
         signature[name], hints[name] = _describe(name, value)
-    compiled = compile_kernel(launch.kernel, signature, constexprs, target, attrs=hints, **launch.options)
-    return compiled, [launch.args[name] for name in signature]
+    return signature, hints, constexprs
 
 
 def _describe(name: str, value: Any) -> tuple[str, str]:

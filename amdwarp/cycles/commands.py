@@ -93,7 +93,8 @@ def timeline(
     workgroup: Workgroup = 0,
     values: Set = None,
     iterations: Annotated[
-        int | None, typer.Option(help="Of the largest loop; in a picture 1 by default, in a trace everything.")
+        int | None,
+        typer.Option(help="Of the innermost loop with most clk; a picture: 1 by default, a trace: all."),
     ] = None,
     simd: Annotated[int, typer.Option(help="The SIMD whose waves a picture shows.")] = 0,
 ) -> None:

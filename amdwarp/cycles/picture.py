@@ -33,6 +33,8 @@ TITLES = {
 _SHOWN = ("stage", "mfma", "valu", "salu", "lds", "vmem", "wait", "barrier")
 _STAGE_COLOURS = ("#E8F1F8", "#FCEFD9")
 _LANE = 0.32
+#: So many slices one beside the other can have edges.
+_EDGES = 500
 
 
 def draw(timeline: Timeline, path: str | Path, simd: int = 0) -> None:
@@ -92,12 +94,14 @@ def _draw_lane(axes: Any, timeline: Timeline, slices: list[Slice], lane: str, at
         _draw_stages(axes, timeline, slices, at)
         return
     overlapping = lane in ("lds", "vmem")
+    # white edges tell one MFMA from the next, and leave nothing of those that are a few points wide
+    wide = sum(end - start for start, end in spans) * _EDGES > (high - low) * len(spans)
     axes.broken_barh(
         [(start, end - start) for start, end in spans],
         (at - 0.4, 0.8),
         facecolors=COLOURS[lane],
         alpha=0.35 if overlapping else 1.0,
-        edgecolor="white" if lane == "mfma" or edges else "none",
+        edgecolor="white" if wide and (lane == "mfma" or edges) else "none",
         linewidth=0.4,
     )
     if overlapping:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from amdwarp.asm import Instruction
-from amdwarp.cycles.issue import WaitOp
+from amdwarp.cycles.issue import MatrixOp, WaitOp
 from amdwarp.cycles.report import steady_state
 from amdwarp.cycles.trace import Trace
 from amdwarp.cycles.unit import Event, Run, Wave
@@ -80,7 +80,8 @@ def build_timeline(
         trace: what it timed.
         names: for each instruction its stage, or None (`amdwarp.cycles.stages.stage_names`).
         title: for the head of the picture.
-        iterations: only so many iterations of the largest loop, in steady state; None for everything.
+        iterations: only so many iterations, in steady state, of the innermost loop that takes most of the time, one
+            that multiplies if there is any; None for everything.
     """
     start, end = _window(run, iterations)
     simds = {wave.number: wave.simd.number for wave in run.waves}
@@ -103,16 +104,18 @@ def build_timeline(
 def _window(run: Run, iterations: int | None) -> tuple[int, int]:
     if iterations is None:
         return 0, run.total_clk
-    best: tuple[float, int, int] | None = None
+    found = []
     for loop in run.loops:
         states = [state for wave in run.waves if (state := steady_state(wave, loop)) is not None]
         if states:
-            state = states[0]
-            weight = state.period * state.count
-            if best is None or weight > best[0]:
-                shown = min(iterations, state.count)
-                best = (weight, state.first.t, state.first.t + round(shown * state.period))
-    return (0, run.total_clk) if best is None else best[1:]
+            found.append((loop, states[0]))
+    # a loop around others is not what anybody wants to see one iteration of
+    inner = [(loop, state) for loop, state in found if not any(other.body < loop.body for other, _ in found)]
+    if not inner:
+        return 0, run.total_clk
+    multiplies = {op.index for op in run.decoded.ops if isinstance(op, MatrixOp)}
+    _, state = max(inner, key=lambda one: (not multiplies.isdisjoint(one[0].body), one[1].period * one[1].count))
+    return state.first.t, state.first.t + round(min(iterations, state.count) * state.period)
 
 
 def _of_event(run: Run, simd: int, event: Event, inst: Instruction) -> list[Slice]:

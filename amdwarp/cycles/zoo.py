@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from amdwarp.errors import UsageError
-from amdwarp.runtime import compile_for, emulate, memory_span
+from amdwarp.runtime import emulate, memory_span, text_arguments
 
 DTYPES: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 #: Kernel to the shape it is modelled on, and to that of a timeline, whose picture holds few iterations.
@@ -75,8 +75,7 @@ def gemm(
     with emulate(arch, workgroups=[0]) as emulation:
         family.matmul(a, b, schedule=schedule)
     launch, compiled, _ = emulation.records[-1]
-    _, values = compile_for(launch, arch)
-    args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
+    args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in text_arguments(launch)]
     name = f"gemm {m}x{n}x{k} {dtype} {family.schedule_name(launch.constexprs['S'])}"
     return ZooLaunch(name, compiled, args, launch.grid)
 
@@ -118,8 +117,7 @@ def attention(
     with emulate(arch, workgroups=[0]) as emulation:
         family(q, k, v, causal=causal, schedule=schedule)
     launch, compiled, _ = emulation.records[-1]
-    _, values = compile_for(launch, arch)
-    args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
+    args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in text_arguments(launch)]
     kind = next((name for name in ("ping_pong", "tasks") if name in launch.kernel.__module__), "plain")
     name = f"attention {rows}x{keys}x{dim} {'causal ' if causal else ''}{dtype} {kind}"
     return ZooLaunch(name, compiled, args, launch.grid)

@@ -296,10 +296,12 @@ class Change:
     """A loop and the same with less to do, or with less delay: it may not be slower.
 
     Attributes:
+        kind: ``barriers``, ``waits``, ``conflicts`` or ``round trip``.
         name: what has been taken away, or added to the other one.
         less, more: the two.
     """
 
+    kind: str
     name: str
     less: Version
     more: Version
@@ -332,23 +334,36 @@ def changes(loop: Drawn) -> Iterator[Change]:
         if not places:
             continue
         without = loop.trace(lambda at, step, places=places: at not in places)  # type: ignore[misc]
-        yield Change(f"without {name}", Version(loop, without), plain)
+        yield Change(name, f"without {name}", Version(loop, without), plain)
         # one barrier less pairs the others of held waves differently, which is another program and not less of this one
         if len(places) > 1 and not (loop.held and name == "barriers"):
             gone = places[len(loop.steps) % len(places)]
             one = loop.trace(lambda at, step, gone=gone: at != gone)  # type: ignore[misc]
-            yield Change(f"without {name[:-1]} {gone}", Version(loop, one), plain)
+            yield Change(name, f"without {name[:-1]} {gone}", Version(loop, one), plain)
     if any(step.touched is not None and step.touched.passes for step in loop.steps):
         for factor in (2, 5, 16):
-            yield Change(f"conflicts x {factor}", plain, Version(loop, loop.trace(factor=factor)))
+            yield Change("conflicts", f"conflicts x {factor}", plain, Version(loop, loop.trace(factor=factor)))
     if any(step.touched is not None and step.touched.lines for step in loop.steps):
         for longer in (1.2, 2.0, 4.0):
             later = P.replace(vmem_round_trip_clk=P.vmem_round_trip_clk * longer)
-            yield Change(f"round trip x {longer:g}", plain, Version(loop, plain.trace, later))
+            yield Change("round trip", f"round trip x {longer:g}", plain, Version(loop, plain.trace, later))
 
 
-def search(seeds: Sequence[int], allowed: float) -> tuple[int, list[Change], list[Change]]:
+def one_of_each(seed: int) -> list[Change]:
+    """One change of each kind that the loop of a seed allows, drawn."""
+    by_kind: dict[str, list[Change]] = {}
+    for change in changes(draw(seed)):
+        by_kind.setdefault(change.kind, []).append(change)
+    return [random.Random(f"{seed} {kind}").choice(found) for kind, found in by_kind.items()]
+
+
+def search(seeds: Sequence[int], allowed: float, every: bool) -> tuple[int, list[Change], list[Change]]:
     """Look at the loops of some seeds, printing what is beyond.
+
+    Args:
+        seeds: of the loops.
+        allowed: ratio that is still a tie.
+        every: look at all changes of a loop, and not at one of each kind.
 
     Returns:
         changes looked at, those beyond what is allowed, and those of them that stay so in the other's order.
@@ -356,7 +371,7 @@ def search(seeds: Sequence[int], allowed: float) -> tuple[int, list[Change], lis
     looked, beyond, faults = 0, [], []
     start = time.process_time()
     for number, seed in enumerate(seeds):
-        for change in changes(draw(seed)):
+        for change in changes(draw(seed)) if every else one_of_each(seed):
             looked += 1
             if change.ratio > allowed:
                 beyond.append(change)
@@ -376,6 +391,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=3000, help="loops")
     parser.add_argument("--first", type=int, default=0, help="seed of the first loop")
     parser.add_argument("--allowed", type=float, default=ALLOWED, help="ratio that is still a tie")
+    parser.add_argument("--every", action="store_true", help="all changes of a loop, and not one of each kind")
     parser.add_argument("--seed", type=int, help="print one loop and its ratios")
     args = parser.parse_args()
     if args.seed is not None:
@@ -386,7 +402,7 @@ def main() -> int:
         for change in changes(loop):
             print(f"{change.name}: {100 * (change.ratio - 1):+.1f} %, {100 * (change.replayed() - 1):+.1f} %")
         return 0
-    looked, beyond, faults = search(range(args.first, args.first + args.count), args.allowed)
+    looked, beyond, faults = search(range(args.first, args.first + args.count), args.allowed, args.every)
     percent = 100 * (args.allowed - 1)
     print(f"{args.count} loops, {looked} changes: {len(beyond)} beyond {percent:.1f} %, {len(faults)} in that order")
     return bool(faults)

@@ -129,6 +129,19 @@ def test_a_window_holds_the_iterations_asked_for(pipeline: Any) -> None:
     assert len(lanes.slices) < len(lanes_of(pipeline).slices)
 
 
+def test_a_window_is_of_the_loop_that_multiplies_and_not_of_one_around_it(timed: Any) -> None:
+    product = ["v_mfma_f32_16x16x32_f16 v[32:35], v[8:11], v[12:15], v[32:35]"]
+    waits = ["s_nop 15"] * 30
+    lines = ["s_mov_b32 s7, 3", "outer:"]
+    for label, body in (("waits", waits), ("loop", product)):
+        lines += ["s_mov_b32 s8, 9", f"{label}:", *body, "s_sub_u32 s8, s8, 1", "s_cmp_lg_u32 s8, 0"]
+        lines.append(f"s_cbranch_scc1 {label}")
+    lines += ["s_sub_u32 s7, s7, 1", "s_cmp_lg_u32 s7, 0", "s_cbranch_scc1 outer"]
+    part = lanes_of(timed(lines, waves=1), 1)
+    assert part.end - part.start < 100
+    assert part.lane(0, None, "mfma")
+
+
 def test_every_event_is_on_a_lane_once(pipeline: Any) -> None:
     waves = [one for one in lanes_of(pipeline).slices if one.wave is not None and one.index is not None]
     assert len(waves) == len(pipeline.run.events) == pipeline.trace.instructions
