@@ -89,6 +89,66 @@ def arrivals(module: Module) -> dict[Op, int]:
     return counts
 
 
+def check_barriers(module: Module) -> None:
+    """What is wrong with barriers whatever the tasks do.
+
+    Raises:
+        LoweringError: a barrier beyond its allocation, an arrival of more waves than complete a phase, or what
+            `arrivals` refuses.
+    """
+    counts = arrivals(module)
+    trunk, lanes = (int(module.attributes[f"ttg.{name}"].split(":")[0]) for name in ("num-warps", "threads-per-warp"))
+    for op in module.ops(ARRIVE, WAIT):
+        construct = "barrier_wait" if op.name == WAIT else "barrier_arrive"
+        at, have = _index(op.operands[0]), _extent(_home(op))
+        if at is not None and have is not None and not 0 <= at < have:
+            raise LoweringError(
+                f"barrier {at} of {have} that are allocated",
+                remedy="allocate more",
+                construct=construct,
+                where=op.where,
+            )
+        waves, wanted = waves_of(op, trunk), arrivals_of(op, counts) // lanes
+        if op.name == ARRIVE and waves > wanted:
+            raise LoweringError(
+                f"{waves} waves arrive at a barrier whose phase {wanted} complete",
+                remedy=f"allocate it with arrivals={waves}: each wave of a task arrives",
+                construct=construct,
+                where=op.where,
+            )
+
+
+def _index(barrier: Value) -> int | None:
+    """Which barrier of its allocation it is, where that is a constant."""
+    view = barrier.op
+    if view is None or view.name != "ttg.memdesc_index":
+        return None
+    number = view.operands[1].op
+    if number is None or number.name != "arith.constant":
+        return None
+    return int(number.properties["value"].split(":")[0])
+
+
+def _extent(alloc: Op) -> int | None:
+    found = re.match(r"!ttg\.memdesc<(\d+)x", alloc.result.type)
+    return int(found.group(1)) if found else None
+
+
+def waves_of(op: Op, trunk: int) -> int:
+    """Waves of the task that an op stands in; those of the trunk outside of partitions."""
+    inner = op
+    for around in op.ancestors():
+        if around.name == PARTITIONS:
+            block = around.parent_op
+            assert block is not None
+            region = inner.block.parent
+            return integers(block.properties["partitionNumWarps"])[
+                next(at for at, one in enumerate(around.regions) if one is region)
+            ]
+        inner = around
+    return trunk
+
+
 def _home(op: Op) -> Op:
     home = allocation_of(op.operands[0])
     if home is None:

@@ -27,7 +27,16 @@ from dataclasses import dataclass
 
 from amdwarp.errors import LoweringError
 
-from ..analysis.tasks import MARKS, TASK_STARTS, array, integers, partitions_op, specializations, starts_of
+from ..analysis.tasks import (
+    MARKS,
+    TASK_STARTS,
+    array,
+    check_barriers,
+    integers,
+    partitions_op,
+    specializations,
+    starts_of,
+)
 from ..ir import Block, Module, Op, Region
 
 _WORKGROUP = ("rocdl.s.barrier", "amdg.cond_barrier", "rocdl.barrier", "gpu.barrier")
@@ -45,6 +54,7 @@ class PlaceTasks:
                 construct=op.name,
                 where=op.where,
             )
+        check_barriers(module)
         trunk = int(module.attributes["ttg.num-warps"].split(":")[0])
         total = trunk
         for op in specializations(module):

@@ -390,6 +390,28 @@ def two_tasks(x, y, n):
             gl.store(x, n)
 
 
+@amdwarp.jit
+def barrier_too_far(x, y, n):
+    barriers = amdwarp.alloc_barriers(2, arrivals=4)
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            amdwarp.barrier_arrive(barriers.index(1))
+        with amdwarp.async_task(num_warps=1):
+            amdwarp.barrier_wait(barriers.index(2), 0)  # HERE
+
+
+@amdwarp.jit
+def waves_beyond_the_count(x, y, n):
+    barriers = amdwarp.alloc_barriers(2, arrivals=1)
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            amdwarp.barrier_wait(barriers.index(1), 0)
+        with amdwarp.async_task(num_warps=1):
+            amdwarp.barrier_arrive(barriers.index(1))
+        with amdwarp.async_task(num_warps=2):
+            amdwarp.barrier_arrive(barriers.index(1))  # HERE
+
+
 REFUSALS: list[tuple[Any, str]] = [
     (no_default, "async_tasks .*exactly one default task, this one has 0"),
     (two_defaults, "async_tasks .*exactly one default task, this one has 2"),
@@ -434,6 +456,8 @@ REFUSALS: list[tuple[Any, str]] = [
     (far_named_barrier, "index must be an integer from 0 to 7, not 8"),
     (lonely_named_barrier, "num_warps must be an integer from 2 to 16, not 1"),
     (barrier_in_triton, "alloc_barriers .*barriers belong in Gluon kernels"),
+    (barrier_too_far, "barrier_wait .*barrier 2 of 2 that are allocated; allocate more"),
+    (waves_beyond_the_count, "barrier_arrive .*2 waves arrive at a barrier whose phase 1 complete; allocate it with"),
     (barrier_by_branch, "the allocation of this barrier cannot be seen"),
 ]
 

@@ -12,6 +12,8 @@ from amdwarp.lowering.analysis.tasks import INIT, WAIT
 from amdwarp.lowering.ir import Module, Op
 from amdwarp.lowering.rewriter import Builder
 
+from amdwarp.errors import LoweringError
+
 Edit = Callable[[Module], None]
 
 
@@ -33,6 +35,14 @@ def mutated(monkeypatch: pytest.MonkeyPatch, edit: Edit) -> Iterator[None]:
     monkeypatch.setattr(passes, "tasks", lambda module: (Mutate(edit), *stock(module)))
     yield
     monkeypatch.setattr(passes, "tasks", stock)
+
+
+def refused_or(found: Callable[[], bool]) -> bool:
+    """Whether a mutant is refused when it is compiled, or something is found in it."""
+    try:
+        return found()
+    except LoweringError:
+        return True
 
 
 def drop(kind: str, at: int) -> Edit:
