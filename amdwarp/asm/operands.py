@@ -51,6 +51,8 @@ _FLOAT = re.compile(r"-?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
 _MODIFIER = re.compile(r"([a-z_][a-z0-9_]*):(.+)$")
 _COUNTER = re.compile(r"([a-z]+)\((\d+)\)$")
 _LABEL = re.compile(r"[.$A-Za-z_][\w.$@]*(?:[-+]\d+)?$")
+#: Half of the distance between two labels, as a jump beyond the reach of a branch adds it to the program counter.
+LABEL_DISTANCE = re.compile(r"\(([.$A-Za-z_][\w.$@]*)-([.$A-Za-z_][\w.$@]*)\)(&4294967295|>>32)$")
 _HIGH = re.compile(r"\bv(?:\d+(?:\.[lh])?|\[\d+:\d+\])\s*/\*(v(?:\d+(?:\.[lh])?|\[\d+:\d+\]))\*/")
 #: Scheduling hints: words like ``instid0(VALU_DEP_1)`` or ``depctr_va_vdst(0)`` between ``|`` or ``&``, or a number.
 _HINT = re.compile(r"(?:\w+\(\w+\)|0x[0-9a-fA-F]+|\d+)$")
@@ -105,7 +107,7 @@ def parse_operand(text: str) -> Operand:
         return Immediate(float(core), neg, absolute)
     if not (neg or absolute or sext) and (core in SYMBOLS or core.startswith(("hwreg(", "sendmsg(", "gpr_idx("))):
         return Symbol(core)
-    if not (neg or absolute or sext) and _LABEL.match(core):
+    if not (neg or absolute or sext) and (_LABEL.match(core) or LABEL_DISTANCE.match(core)):
         return Symbol(core)
     raise ValueError(f"operand '{text}' is neither a register, a number nor a known word")
 

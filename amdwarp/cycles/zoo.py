@@ -118,7 +118,8 @@ def attention(
         family(q, k, v, causal=causal, schedule=schedule)
     launch, compiled, _ = emulation.records[-1]
     args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in text_arguments(launch)]
-    kind = next((name for name in ("ping_pong", "tasks") if name in launch.kernel.__module__), "plain")
+    of = launch.kernel.__module__
+    kind = launch.constexprs["S"].title if "scheduled" in of else "tasks" if "tasks" in of else "plain"
     name = f"attention {rows}x{keys}x{dim} {'causal ' if causal else ''}{dtype} {kind}"
     return ZooLaunch(name, compiled, args, launch.grid)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from amdwarp.asm import Immediate, Symbol
+from amdwarp.asm.operands import LABEL_DISTANCE
 from amdwarp.emulator.bind import MASK32, Binder, Getter, handles
 from amdwarp.emulator.hardware import NUMBERS, register_field
 from amdwarp.emulator.memory import Fault
@@ -29,14 +30,21 @@ def address_of(index: int) -> int:
 
 
 def relative_address(binder: Binder, name: str) -> int | None:
-    """The value of ``function@rel32@lo+4`` in this instruction, or None where `name` is nothing of the kind."""
+    """The value of ``function@rel32@lo+4`` or ``(label-label)>>32`` here; None where `name` is neither."""
+    labels = binder.program.labels
+    if distance := LABEL_DISTANCE.match(name):
+        for one in (distance[1], distance[2]):
+            if one not in labels:
+                raise binder.fail(f"the text has no label '{one}'")
+        wide = address_of(labels[distance[1]]) - address_of(labels[distance[2]])
+        return (wide >> (32 if distance[3] == ">>32" else 0)) & MASK32
     match = _RELATIVE.match(name)
     if match is None:
         return None
-    if match[1] not in binder.program.labels:
+    if match[1] not in labels:
         raise binder.fail(f"the text has no function '{match[1]}'")
     place = address_of(binder.inst.index) + 4
-    wide = address_of(binder.program.labels[match[1]]) + int(match[3]) - place
+    wide = address_of(labels[match[1]]) + int(match[3]) - place
     return (wide >> (32 if match[2] == "hi" else 0)) & MASK32
 
 
@@ -58,7 +66,7 @@ def _jump(b: Batch, address: Scalar, count: int) -> int:
     return targets[0]
 
 
-@handles("s_getpc_b64")
+@handles("s_getpc_b64", "s_get_pc_i64")
 def bind_get_pc(binder: Binder) -> Closure:
     """The address of the next instruction."""
     binder.need(1)
@@ -66,7 +74,7 @@ def bind_get_pc(binder: Binder) -> Closure:
     return lambda b: put(b, value)
 
 
-@handles("s_setpc_b64")
+@handles("s_setpc_b64", "s_set_pc_i64")
 def bind_set_pc(binder: Binder) -> Closure:
     """Jump to an address."""
     binder.need(1)
@@ -74,7 +82,7 @@ def bind_set_pc(binder: Binder) -> Closure:
     return lambda b: _jump(b, get(b), count)
 
 
-@handles("s_swappc_b64")
+@handles("s_swappc_b64", "s_swap_pc_i64")
 def bind_swap_pc(binder: Binder) -> Closure:
     """Call: jump to an address and keep that of the next instruction."""
     binder.need(2)
@@ -89,7 +97,7 @@ def bind_swap_pc(binder: Binder) -> Closure:
     return run
 
 
-@handles("s_call_b64")
+@handles("s_call_b64", "s_call_i64")
 def bind_call(binder: Binder) -> Closure:
     """Jump to a label and keep the address of the next instruction."""
     binder.need(2)

@@ -46,7 +46,7 @@ def _guess_of(swap: Instruction, program: Program, effects: tuple[Effects, ...])
             is_load = inst.base.split("_")[:2] == [swap.base.split("_")[0], "load"]
             same = is_load and effect.writes == compared and inst.operands[1:] == address
             return at if same and _addressing(inst) == _addressing(swap) else None
-        if "exec" in inst.text or inst.base.startswith(("s_branch", "s_cbranch", "s_endpgm", "s_setpc")):
+        if "exec" in inst.text or inst.base.startswith(("s_branch", "s_cbranch", "s_endpgm", "s_setpc", "s_set_pc")):
             return None
     return None
 

@@ -35,7 +35,10 @@ _LONGEST = 256
 #: Instructions between a read before the loop and the loop.
 _AHEAD = 32
 _READS = ("ds_read_b32", "ds_read_b64", "ds_load_b32", "ds_load_b64")
-_NOT_IN_A_WAIT = ("s_barrier", "s_endpgm", "v_mfma", "v_smfmac", "v_wmma", "v_swmmac", "s_setpc", "s_swappc", "s_call")
+_NOT_IN_A_WAIT = (
+    *("s_barrier", "s_endpgm", "v_mfma", "v_smfmac", "v_wmma", "v_swmmac"),
+    *("s_setpc", "s_swappc", "s_call", "s_set_pc", "s_swap_pc"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from .cache import decode, paged_attention
-from .configs import SCHEDULES, PingPongSchedule, PlainSchedule
+from .configs import SCHEDULES, IntraWaveSchedule, PingPongSchedule, PlainSchedule
 from .forward import attention, varlen_attention
 from .options import AttentionOptions
 from .tasks import TasksSchedule
@@ -17,6 +17,7 @@ from .tasks import TasksSchedule
 __all__ = [
     "SCHEDULES",
     "AttentionOptions",
+    "IntraWaveSchedule",
     "PingPongSchedule",
     "PlainSchedule",
     "TasksSchedule",

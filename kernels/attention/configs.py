@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from amdwarp.errors import UsageError
 from amdwarp.target import Target, get_target
@@ -73,20 +73,15 @@ class PlainSchedule:
         )
 
 
-#: Ping-pong keeps values in their stage, and asks a wave for any of its lanes, by Gluon's ``inline_asm``.
+#: The scheduled kernels keep values in their stage, and ask a wave for any of its lanes, by Gluon's ``inline_asm``.
 NEWEST_CONSTRUCTS = (3, 9)
-#: Rows from which on it is the default: it has tiles of 256, the plain kernel of 128.
-PING_PONG_ROWS = 129
-
-#: What LLVM is asked for in the two MFMA stages, by head dim: matrix, transcendental and other vector instructions. The
-#: row maxima come first, in a chain that no exponential can overtake; the sums come last. Chosen by the cycle model.
-QK_ORDERS = {64: "7(M T2 V6) T2 V6 M", 128: "8(M T2 V2) 8(M V5)"}
-PV_ORDERS = {64: "3(M V9) 1(M T V6) 3(M T4 V4) 1(M T3 V4)", 128: "6(M V5) 4(M T V2) 6(M T2 V2)"}
+#: Rows from which on one of them is the default: they have tiles of 256, the plain kernel of 128.
+SCHEDULED_ROWS = 129
 
 
 @dataclass(frozen=True)
-class PingPongSchedule:
-    """Two groups of four waves, one stage apart; see `ping_pong_gfx950`.
+class ScheduledGfx950:
+    """What the scheduled kernels of gfx950 have in common; see `scheduled_gfx950`.
 
     Attributes:
         ring: key blocks that LDS holds of K, and of V: 3 or 4.
@@ -107,20 +102,25 @@ class PingPongSchedule:
     ratio: int = 1
     masked: bool = True
 
-    @property
-    def num_warps(self) -> int:
-        """Waves of a workgroup, 32 rows each."""
-        return self.block_m // 32
+    #: For people, and waves of a workgroup.
+    title: ClassVar[str]
+    num_warps: ClassVar[int]
+    #: Parts of a wave's rows, and of the elements of q and K, that windows take one at a time.
+    row_parts: ClassVar[int] = 1
+    dim_parts: ClassVar[int] = 1
+    #: Whether the two lanes of a row sum up for themselves, which the protocol check cannot follow in stages.
+    sum_lanes: ClassVar[bool] = False
+    #: What LLVM is asked for in each window, by head dim: matrix, memory, transcendental and other instructions.
+    orders: ClassVar[dict[int, dict[str, str]]]
 
     @property
-    def qk_order(self) -> str:
-        """Of the stage of q K."""
-        return QK_ORDERS[self.dim]
+    def groups(self) -> int:
+        """Groups of four waves that run one stage apart."""
+        return self.num_warps // 4
 
-    @property
-    def pv_order(self) -> str:
-        """Of the stage of P V."""
-        return PV_ORDERS[self.dim]
+    def order(self, window: str) -> str:
+        """What LLVM is asked for in a window."""
+        return self.orders[self.dim][window]
 
     def k_layout(self) -> LdsLayout:
         """LDS layout of a tile of K: keys are the outer dimension of its operand, elements are contiguous."""
@@ -134,16 +134,16 @@ class PingPongSchedule:
         """Bytes of LDS that both rings take, padding included."""
         return self.k_layout().size_bytes(self.ring) + self.v_layout().size_bytes(self.ring)
 
-    def for_problem(self, problem: Problem) -> PingPongSchedule:
+    def for_problem(self, problem: Problem) -> Self:
         """The schedule with what a kernel must know of the problem."""
-        masked = problem.options.causal or problem.keys % self.block_n != 0
+        masked = problem.options.causal or problem.keys % self.block_n != 0 or problem.keys == 0
         return replace(self, dim=problem.dim, ratio=problem.ratio, masked=masked)
 
     def constraints(self, target: str | Target) -> list[str]:
         """What makes this schedule illegal on a target, one sentence each."""
         record = get_target(target)
         if record.arch != "gfx950":
-            return [f"ping-pong attention is made for gfx950, not for {record.arch}"]
+            return [f"{self.title} attention is made for gfx950, not for {record.arch}"]
         wrong = [
             f"{name} = {getattr(self, name)!r} is none of {', '.join(map(str, legal))}"
             for name, legal in (("ring", (3, 4)), ("block_m", (256,)), ("block_n", (64,)), ("dim", (64, 128)))
@@ -168,15 +168,57 @@ class PingPongSchedule:
         if problem.target.arch != "gfx950":
             return self.constraints(problem.target)
         if problem.fp8 or (problem.dim, problem.dim_v) not in ((64, 64), (128, 128)):
-            wrong.append("ping-pong attention takes fp16 and bf16 heads of 64 or of 128 elements")
+            wrong.append(f"{self.title} attention takes fp16 and bf16 heads of 64 or of 128 elements")
         given = [name for name in ("window", "softcap") if getattr(options, name) is not None]
-        wrong += [f"ping-pong attention has no {name}" for name in given]
-        wrong += [f"ping-pong attention has no {name}" for name in problem.extras if name != "sinks"]
+        wrong += [f"{self.title} attention has no {name}" for name in given]
+        wrong += [f"{self.title} attention has no {name}" for name in problem.extras if name != "sinks"]
         for name in ("q", "k", "v", "out"):
             one: Operand = getattr(problem, name)
             if one.address % 16 or any(step % 8 for step in problem.steps[name]):
-                wrong.append(f"ping-pong attention takes rows that are 16-byte aligned, and those of {name} are not")
+                wrong.append(f"{self.title} attention takes rows that are 16-byte aligned, and those of {name} are not")
         return wrong
+
+
+class PingPongSchedule(ScheduledGfx950):
+    """Two groups of four waves, one stage apart; see `ping_pong_gfx950`.
+
+    The row maxima come first, in a chain that no exponential can overtake; the sums come last. Chosen by
+    the cycle model.
+    """
+
+    title = "ping-pong"
+    num_warps = 8
+    orders: ClassVar = {
+        64: {"maxima": "3(M V9) 1(M T V6) 3(M T4 V4) 1(M T3 V4)", "sums": "7(M T2 V6) T2 V6 M"},
+        128: {"maxima": "6(M V5) 4(M T V2) 6(M T2 V2)", "sums": "8(M T2 V2) 8(M V5)"},
+    }
+
+
+class IntraWaveSchedule(ScheduledGfx950):
+    """Four waves, one to a SIMD, whose softmax and LDS reads stand between their own MFMAs; see `intra_wave_gfx950`."""
+
+    title = "intra-wave"
+    num_warps = 4
+    row_parts = 2
+    dim_parts = 2
+    sum_lanes = True
+    orders: ClassVar = {
+        64: {
+            "maxima": "4(M R V9) 4(M T4 V6)",
+            "exponents": "4(M R) M 2(M T8) M",
+            "upper": "4(M T4 V2)",
+            "upper and sums": "4(M T4 V4)",
+            "sums": "8(M R2 V8)",
+        },
+        128: {
+            "maxima": "4(M R V5) 4(M V6)",
+            "lower": "2(M R V6) 2(M R T2 V2) 4(M T3)",
+            "exponents": "4(M R V6) 4(M V6)",
+            "upper": "8(M R T2 V)",
+            "upper and sums": "8(M R T2 V2)",
+            "sums": "16(M R V5)",
+        },
+    }
 
 
 def fewest_waves(target: Target) -> int:
@@ -184,10 +226,11 @@ def fewest_waves(target: Target) -> int:
     return 2 if target.arch == "gfx1250" else 1
 
 
-Schedule = PlainSchedule | PingPongSchedule | TasksSchedule
+Schedule = PlainSchedule | ScheduledGfx950 | TasksSchedule
 SCHEDULES: dict[str, Schedule] = {
     "plain": PlainSchedule(),
     "ping_pong": PingPongSchedule(),
+    "intra_wave": IntraWaveSchedule(),
     "tasks": TasksSchedule(),
 }
 
@@ -220,21 +263,21 @@ def chosen(problem: Problem, schedule: Any, triton: tuple[int, ...]) -> Schedule
         return None
     if schedule is None:
         default = PingPongSchedule()
-        taken = triton >= NEWEST_CONSTRUCTS and problem.rows >= PING_PONG_ROWS and not default.refusals(problem)
+        taken = triton >= NEWEST_CONSTRUCTS and problem.rows >= SCHEDULED_ROWS and not default.refusals(problem)
         return default if taken else None
-    if not isinstance(schedule, PlainSchedule | PingPongSchedule | TasksSchedule):
+    if not isinstance(schedule, PlainSchedule | ScheduledGfx950 | TasksSchedule):
         raise problem.checker.error(
             f"schedule is {schedule!r}", f"take one of {', '.join(SCHEDULES)}, a schedule, or None"
         )
     check(schedule, problem.target)
     if isinstance(schedule, TasksSchedule) and (wrong := schedule.refusals(problem)):
         raise problem.checker.error(wrong[0], 'take schedule="plain", or None')
-    if isinstance(schedule, PingPongSchedule):
+    if isinstance(schedule, ScheduledGfx950):
         if wrong := schedule.refusals(problem):
             raise problem.checker.error(wrong[0], 'take schedule="plain", or None')
         if triton < NEWEST_CONSTRUCTS:
             raise problem.checker.error(
-                "ping-pong attention needs Triton 3.9, whose Gluon has inline assembly",
+                f"{schedule.title} attention needs Triton 3.9, whose Gluon has inline assembly",
                 'take schedule="plain", or None',
             )
     return schedule

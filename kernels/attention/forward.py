@@ -67,8 +67,8 @@ def attention(
         layout: ``"bhsd"``, or ``"bshd"`` where q, k, v and out have rows before heads.
         out: where the result goes, of the shape of q with the heads of v; a new array by default. It has the dtype of
             q; for fp8 inputs it is fp16, bf16 or fp32, and bf16 by default.
-        schedule: ``"plain"``, ``"ping_pong"``, ``"tasks"``, a schedule of `configs`, or None for the default of the
-            problem.
+        schedule: ``"plain"``, ``"ping_pong"``, ``"intra_wave"``, ``"tasks"``, a schedule of `configs`, or None for the
+            default of the problem.
         q_scale, k_scale, v_scale: what fp8 elements are to be multiplied by: a number, or fp32 that broadcasts to
             (batch, query heads) for q and to (batch, key heads) for k and v.
 

@@ -1,4 +1,4 @@
-"""From a checked problem to launches of the plain kernel."""
+"""From a checked problem to launches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amdwarp import env
 from amdwarp.runtime import Launch, run
 from amdwarp.weave import windows_are
 
-from .configs import DECODE_ROWS, NEWEST_CONSTRUCTS, PingPongSchedule, PlainSchedule, check, chosen, plain_schedule
+from .configs import DECODE_ROWS, NEWEST_CONSTRUCTS, PlainSchedule, ScheduledGfx950, check, chosen, plain_schedule
 from .forms import Form
 from .operands import EXTENT_LIMIT, Operand, new_array
 from .problem import Problem, check_total
@@ -60,13 +60,13 @@ def compute(problem: Problem, schedule: Any = None, splits: int | None = None) -
         splits: workgroups that share the keys of a sequence, for the plain kernel.
     """
     taken = chosen(problem, schedule, triton_version())
-    if isinstance(taken, PingPongSchedule):
+    if isinstance(taken, ScheduledGfx950):
         made = taken.for_problem(problem)
         check(made, problem.target)
         # The kernel is right in any order of instructions. Where masks take the registers that an order needs, LLVM
         # gives it up, and that must not keep a problem from being computed; `amdwarp explain` shows what was realised.
         with contextlib.nullcontext() if env.WINDOWS.is_set() else windows_are("off"):
-            run(ping_pong_launch(problem, made))
+            run(scheduled_launch(problem, made))
     elif isinstance(taken, TasksSchedule):
         lanes_asked = triton_version() >= NEWEST_CONSTRUCTS
         asked = taken.for_problem(problem, lanes_asked)
@@ -95,8 +95,8 @@ def run_plain(problem: Problem, schedule: PlainSchedule | None = None, splits: i
     run(join_launch(problem, form, part, part_lse))
 
 
-def ping_pong_launch(problem: Problem, schedule: PingPongSchedule) -> Launch:
-    """The launch of ``ping_pong_gfx950.attend``."""
+def scheduled_launch(problem: Problem, schedule: ScheduledGfx950) -> Launch:
+    """The launch of ``scheduled_gfx950.attend``."""
     tiles = math.ceil(problem.rows / schedule.block_m)
     arguments: dict[str, Any] = {
         "q_ptr": problem.q.value,
@@ -120,12 +120,14 @@ def ping_pong_launch(problem: Problem, schedule: PingPongSchedule) -> Launch:
             constants[name] = None
         else:
             arguments[name] = value.value
-    # Two waves share a SIMD: without accumulation registers all 256 of one are ordinary, and none is copied. Packed
-    # fp32 arithmetic does not run beside MFMAs.
-    attributes = (("amdgpu-agpr-alloc", "0,0"), ("target-features", "-packed-fp32-ops"))
+    # Packed fp32 arithmetic does not run beside MFMAs. Where two waves share a SIMD, all 256 registers of one are
+    # ordinary without accumulation registers, and none is copied.
+    attributes: tuple[tuple[str, str], ...] = (("target-features", "-packed-fp32-ops"),)
+    if schedule.groups == 2:
+        attributes += (("amdgpu-agpr-alloc", "0,0"),)
     options = {"num_warps": schedule.num_warps, "enable_fp_fusion": True, "llvm_fn_attrs": attributes}
     grid = (tiles * problem.heads, problem.batch)
-    return Launch(kernel("ping_pong_gfx950", "attend"), grid, arguments, constants, options)
+    return Launch(kernel("scheduled_gfx950", "attend"), grid, arguments, constants, options)
 
 
 def _scratch(problem: Problem, shape: tuple[int, ...]) -> Operand:

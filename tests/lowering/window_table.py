@@ -6,6 +6,8 @@ the window, with none of its memory or transcendental instructions in between.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +33,11 @@ def shipped(name: str) -> Any:
     return zoo.gemm((256, 256, 256), dtype=dtype, schedule=name, arch=schedule.arch).compiled
 
 
-def ping_pong(dim: int) -> Any:
-    """The compiled attention of gfx950 in two wave groups, fp16 heads of ``dim`` elements."""
+def attention_kernel(schedule: str, dim: int) -> Any:
+    """The compiled attention of gfx950 under a schedule, fp16 heads of ``dim`` elements."""
     rows = np.zeros((1, 1, 256, dim), np.float16)
     with amdwarp.emulate("gfx950", execute=False) as emulation:
-        attention(rows, rows, rows, schedule="ping_pong")
+        attention(rows, rows, rows, schedule=schedule)
     return emulation.records[-1][1]
 
 
@@ -72,5 +74,6 @@ if __name__ == "__main__":
     for name, schedule in SCHEDULES.items():
         if schedule.woven:
             print("\n".join(rows(f"gemm {name}", schedule.arch, lambda name=name: shipped(name))))  # type: ignore[misc]
-    for dim in (64, 128):
-        print("\n".join(rows(f"attention ping_pong, {dim}", "gfx950", lambda dim=dim: ping_pong(dim))))  # type: ignore[misc]
+    for schedule, dim in itertools.product(("ping_pong", "intra_wave"), (64, 128)):
+        made = functools.partial(attention_kernel, schedule, dim)
+        print("\n".join(rows(f"attention {schedule}, {dim}", "gfx950", made)))

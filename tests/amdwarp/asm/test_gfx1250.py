@@ -83,7 +83,7 @@ def test_counters() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("v_wmma_scale8_f32_16x16x128_f8f6f4", "v_swmmac_f32_16x16x64_f16", "ds_load_tr6_b96", "s_get_pc_i64"),
+        *("v_wmma_scale8_f32_16x16x128_f8f6f4", "v_swmmac_f32_16x16x64_f16", "ds_load_tr6_b96", "s_rfe_i64"),
         *("s_round_mode", "v_pk_fma_bf16", "v_permlane_up_b32", "cluster_load_b32"),
     ],
 )

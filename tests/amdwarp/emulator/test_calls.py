@@ -40,6 +40,30 @@ def test_waves_call_different_functions(execute: Any) -> None:
     np.testing.assert_array_equal(out["v10"], np.repeat([12, 11, 12, 11], 64))
 
 
+@pytest.mark.parametrize("arch", ["gfx950", "gfx1250"])
+def test_jump_beyond_the_reach_of_a_branch(execute: Any, arch: str) -> None:
+    """What LLVM writes where a label is too far away for a branch; forward and, with a distance below 0, back."""
+    names = "s_get_pc_i64 s_add_co_u32 s_add_co_ci_u32 s_set_pc_i64"
+    if arch == "gfx950":
+        names = "s_getpc_b64 s_add_u32 s_addc_u32 s_setpc_b64"
+    get, add, carry, go = names.split()
+
+    def far(label: str, here: str) -> list[str]:
+        distance = f"({label}-{here})"
+        lines = [f"{get} s[12:13]", f"{here}:", f"{add} s12, s12, {distance}&4294967295"]
+        return [*lines, f"{carry} s13, s13, {distance}>>32", f"{go} s[12:13]"]
+
+    body = ["v_mov_b32_e32 v10, 1", "s_branch .Lstart", ".Lback:", "v_mov_b32_e32 v10, 7", *far(".Lend", ".Lone")]
+    body += ["v_mov_b32_e32 v10, 2", ".Lstart:", *far(".Lback", ".Ltwo"), "v_mov_b32_e32 v10, 3", ".Lend:", "s_nop 0"]
+    out = execute(body, {}, ["v10"], arch=arch)
+    np.testing.assert_array_equal(out["v10"], 7)
+
+
+def test_distance_of_a_label_that_the_text_lacks(execute: Any) -> None:
+    with pytest.raises(EmulatorError, match="no label 'missing'"):
+        execute([".Lhere:", "s_add_u32 s12, s12, (missing-.Lhere)&4294967295"], {}, [])
+
+
 def test_jump_to_nowhere(execute: Any) -> None:
     with pytest.raises(EmulatorError, match="where no instruction stands"):
         execute(["s_mov_b64 s[12:13], 0x123", "s_setpc_b64 s[12:13]"], {}, [])

@@ -12,7 +12,9 @@ from amdwarp.kernels.attention import attention, decode, paged_attention, refere
 from amdwarp.kernels.attention.options import AttentionOptions
 
 import amdwarp
-from amdwarp.runtime import compile_for, run
+from amdwarp.asm import parse
+from amdwarp.emulator import launch as run_text
+from amdwarp.runtime import compile_for, memory_span
 from amdwarp.sanitizer import check
 
 FORMS = ("bhsd", "bshd", "varlen", "paged", "paged_varlen", "decode")
@@ -239,10 +241,11 @@ def verify(case: Case, seeds: int = 5) -> float:
         results = [value for name, value in launch.args.items() if name in ("out_ptr", "lse_ptr")]
         before = [value.tobytes() for value in results]
         _, values = compile_for(launch, case.target)
-        report = check(compiled, values, launch.grid, workgroups=some)
+        program, shared = parse(compiled.asm["amdgcn"]), compiled.metadata.shared
+        report = check(program, values, launch.grid, workgroups=some, lds_bytes=shared)
         assert not [one for one in report.findings if one.kind != "lds-lost-write"], str(report)
+        spans = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
         for seed in range(1, seeds):
-            with amdwarp.emulate(case.target, workgroups=some, seed=seed):
-                run(launch)
+            run_text(program, spans, launch.grid, workgroups=some, seed=seed, lds_bytes=shared)
             assert [value.tobytes() for value in results] == before, f"seed {seed} gives other bits"
     return worst

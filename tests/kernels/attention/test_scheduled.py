@@ -1,4 +1,4 @@
-"""The ping-pong kernel of gfx950: numbers, races, rescaling, resources; what it refuses and when it is chosen."""
+"""The scheduled kernels of gfx950: numbers, races, rescaling, resources; what they refuse and when they are chosen."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from amdwarp.errors import UsageError
 from amdwarp.resources import resources
 from amdwarp.runtime import compile_for, run
 from amdwarp.sanitizer import check
+from amdwarp.weave import windows_are
 
 NEW = require_triton().version >= (3, 9)
+each = pytest.mark.parametrize("schedule", ["ping_pong", "intra_wave"])
 needs_39 = pytest.mark.skipif(not NEW, reason="needs the inline assembly of Triton 3.9")
 
 
@@ -25,10 +27,10 @@ def draw(*shape, dtype=np.float16, seed=0):
     return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(dtype)
 
 
-def compute(q, k, v, causal=False, sinks=None, **arguments):
+def compute(schedule, q, k, v, causal=False, sinks=None, **arguments):
     """Emulate, compare with float64, and return the records of the emulation."""
     with amdwarp.emulate("gfx950") as emulation:
-        out, lse = attention(q, k, v, causal=causal, sinks=sinks, return_lse=True, schedule="ping_pong", **arguments)
+        out, lse = attention(q, k, v, causal=causal, sinks=sinks, return_lse=True, schedule=schedule, **arguments)
     options = AttentionOptions(causal=causal)
     expected, expected_lse = reference.attention(q, k, v, options, sinks=sinks)
     bound, lse_bound = reference.tolerance(q, k, v, options, out_dtype=str(out.dtype), sinks=sinks)
@@ -41,45 +43,54 @@ def compute(q, k, v, causal=False, sinks=None, **arguments):
 
 
 @needs_39
-def test_whole_tiles_race_free_and_without_spills():
-    records, (out, lse) = compute(draw(1, 2, 256, 64), draw(1, 1, 320, 64), draw(1, 1, 320, 64))
+@each
+def test_whole_tiles_race_free_and_without_spills(schedule):
+    records, (out, lse) = compute(schedule, draw(1, 2, 256, 64), draw(1, 1, 320, 64), draw(1, 1, 320, 64))
     launch, compiled, _ = records[-1]
     assert resources(compiled.asm["amdgcn"]).spills == 0
-    _, values = compile_for(launch, "gfx950")
+    with windows_are("off"):
+        _, values = compile_for(launch, "gfx950")
     before = out.tobytes(), lse.tobytes()
     report = check(compiled, values, launch.grid, workgroups=1)
     assert report.ok, str(report)
-    with amdwarp.emulate("gfx950", workgroups=1, seed=3):
+    with windows_are("off"), amdwarp.emulate("gfx950", workgroups=1, seed=3):
         run(launch)
     assert (out.tobytes(), lse.tobytes()) == before
 
 
 @needs_39
-def test_ragged_causal_with_sinks_and_rows_that_see_nothing():
+@each
+def test_ragged_causal_with_sinks_and_rows_that_see_nothing(schedule):
     sinks = draw(2, dtype=np.float32)
-    compute(draw(1, 2, 270, 64), draw(1, 1, 200, 64), draw(1, 1, 200, 64), causal=True, sinks=sinks)
+    compute(schedule, draw(1, 2, 270, 64), draw(1, 1, 200, 64), draw(1, 1, 200, 64), causal=True, sinks=sinks)
 
 
 @needs_39
 @pytest.mark.slow
+@each
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["fp16", "bf16"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("rows,keys", [(256, 256), (300, 500), (130, 64), (257, 1), (512, 1024)])
-def test_forms(dim, dtype, causal, rows, keys):
-    compute(*(draw(1, heads, n, dim, dtype=dtype) for heads, n in ((2, rows), (1, keys), (1, keys))), causal=causal)
+def test_forms(schedule, dim, dtype, causal, rows, keys):
+    compute(
+        schedule,
+        *(draw(1, heads, n, dim, dtype=dtype) for heads, n in ((2, rows), (1, keys), (1, keys))),
+        causal=causal,
+    )
 
 
 @needs_39
-def test_logits_that_grow_are_rescaled():
+@each
+def test_logits_that_grow_are_rescaled(schedule):
     """Each block's largest logit is 30 above the one before; then all rows are alike; then +-1e4."""
     q, k, v = np.ones((1, 1, 256, 64), np.float16), np.zeros((1, 1, 256, 64), np.float16), draw(1, 1, 256, 64)
     k[0, 0] = (np.arange(256) // 64 * 30.0 / 8.0)[:, None].astype(np.float16)
-    compute(q, k, v)
-    compute(q, np.ones_like(k), v)
+    compute(schedule, q, k, v)
+    compute(schedule, q, np.ones_like(k), v)
     q[0, 0, ::2] = -1.0
     k[0, 0] = np.where(np.arange(256) % 2, 1250.0, -1250.0)[:, None]
-    compute(q, k, v)
+    compute(schedule, q, k, v)
 
 
 @needs_39
