@@ -315,7 +315,7 @@ SCHEDULES = {
 
 
 #: Clk of 64 elements of K, modelled for gfx950: ``amdwarp cycles gemm --schedule NAME``, of one or two K steps.
-STEP_CLK = {"inter_wave_256": 2101, "inter_wave_256x128": 1182, "inter_wave_128": 873}
+STEP_CLK = {"inter_wave_256": 2101, "inter_wave_256x128": 1181, "inter_wave_128": 864}
 
 
 def kind_of(dtype: str) -> str:
