@@ -22,6 +22,8 @@ from .pipelines import text_of
 PASS = "materialize_ws_schedule"
 GUARD = "amdwarp.ws.guard"
 """On a condition that ``split_conditions`` has put into a ws_op."""
+LOOP = "amdwarp.ws.loop"
+"""On the anchor of a ws_op that held a loop when the front end was done, before stock passes fold any away."""
 
 
 @dataclass
@@ -114,6 +116,18 @@ class WSKernel:
 
     def unplaced(self, op: Op) -> bool:
         return op not in self.owner
+
+
+def opened_by(begin: Op) -> list[Op]:
+    """The ops up to the anchor that closes what ``begin`` opens; none if there is no such anchor in the block."""
+    block, depth = begin.block, 1
+    found: list[Op] = []
+    for op in block.ops[block.index(begin) + 1 :]:
+        depth += {"begin": 1, "end": -1}.get(ws_mark(op) or "", 0)
+        if not depth:
+            return found
+        found.append(op)
+    return []
 
 
 def ws_mark(op: Op) -> str | None:
@@ -218,7 +232,12 @@ def _referred(schedule: WSSchedule, scope: str) -> Iterator[str]:
 
 
 def _is_empty(region: WSRegion) -> bool:
-    return all(is_free(op) or is_sync(op) for op in region.ops) and not any(op.regions for op in region.ops)
+    held_a_loop = LOOP in region.begin.attributes
+    return (
+        held_a_loop
+        and all(is_free(op) or is_sync(op) for op in region.ops)
+        and not any(op.regions for op in region.ops)
+    )
 
 
 def _stays(instr: WSInstr, empty: set[str]) -> bool:

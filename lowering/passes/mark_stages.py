@@ -28,7 +28,7 @@ from amdwarp.wall import WALL
 from .. import spelling
 from ..analysis.calls import reaches
 from ..analysis.pipelines import anchor_of
-from ..analysis.ws_kernel import ws_mark
+from ..analysis.ws_kernel import LOOP, opened_by, ws_mark
 from ..ir import Module, Op
 from ..rewriter import insert_before
 
@@ -46,6 +46,9 @@ class MarkStages:
             anchor.attributes.update(op.attributes)
             _keep_loops(anchor)
             op.erase()
+        for op in module.ops("rocdl.sched.barrier") if scheduled else ():
+            if ws_mark(op) == "begin" and any(inner.name == "scf.for" for inner in opened_by(op)):
+                op.attributes[LOOP] = "unit"
         for op in module.ops("arith.constant"):
             if WALL in op.attributes:
                 insert_before(op, spelling.sched_barrier())

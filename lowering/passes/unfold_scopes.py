@@ -16,8 +16,8 @@ After::
     rocdl.sched.barrier {amdwarp.ws.end = "k"}
     tt.store %r
 
-Refuses nothing: a scope that holds no ops at all, as a loop of no iteration leaves it, stays as it is, and
-``materialize_ws_schedule`` refuses it.
+Refuses nothing: a scope that holds no ops at all, as a loop of no iteration leaves it, stays as it is, and is left out
+of the schedule later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from amdwarp.schedule.objects import WSSchedule
 
 from .. import spelling
 from ..analysis.pipelines import text_of
-from ..analysis.ws_kernel import ws_mark
+from ..analysis.ws_kernel import opened_by, ws_mark
 from ..ir import Block, Module, Op, Region
 from ..rewriter import Builder
 
@@ -45,21 +45,9 @@ class UnfoldScopes:
         scopes = {scope.id for scope in WSSchedule.from_json(text_of(marks[0].attributes[SCHEDULE])).scopes}
         opened = [op for op in module.walk() if ws_mark(op) == "begin" and text_of(op.attributes[OP_BEGIN]) in scopes]
         for begin in reversed(opened):  # inner scopes first
-            ops = _between(begin)
+            ops = opened_by(begin)
             if any(ws_mark(op) for op in ops) and not any(op.name in ("scf.for", "scf.while") for op in ops):
                 _wrap(begin, ops)
-
-
-def _between(begin: Op) -> list[Op]:
-    """The ops up to the anchor that closes what ``begin`` opens; none if there is no such anchor in the block."""
-    block, depth = begin.block, 1
-    found: list[Op] = []
-    for op in block.ops[block.index(begin) + 1 :]:
-        depth += {"begin": 1, "end": -1}.get(ws_mark(op) or "", 0)
-        if not depth:
-            return found
-        found.append(op)
-    return []
 
 
 def _wrap(begin: Op, ops: list[Op]) -> None:

@@ -96,6 +96,16 @@ def kernel(
                 with amdwarp.ws_op("two"):  # at: two
                     gl.store(y + offsets, other.load(LA).to(gl.float32))
             x += BM * BK
+    if CASE == "while":
+        left = n
+        with amdwarp.ws_op("late"):  # at: while scope
+            while left > 0:
+                with amdwarp.ws_op("spare"):
+                    gl.store(y + offsets, offsets.to(gl.float32))
+                left -= 1
+    if CASE == "no loop":
+        with amdwarp.ws_op("late"):  # at: empty scope
+            total += 1.0
     with amdwarp.ws_op("store"):  # at: store
         gl.store(y + offsets, total)  # at: the store
 

@@ -227,6 +227,30 @@ def test_a_scope_without_a_loop_is_refused() -> None:
         build("", replace(wrong, scopes=scopes))
 
 
+@pytest.mark.parametrize(
+    ("case", "mark", "text"),
+    [
+        (
+            "while",
+            "while scope",
+            "a scope is one for loop, and this holds a while loop; wrap just the loop, with range()",
+        ),
+        ("no loop", "empty scope", "a scope is one for loop, and this holds none; wrap a loop, with range()"),
+    ],
+)
+def test_a_scope_of_something_else_is_refused(case: str, mark: str, text: str) -> None:
+    from dataclasses import replace
+
+    from ws_kernels import line_of
+    from ws_refused import build, kernel, plan
+
+    scopes = [plan().scopes[0], WSScope("late", {"adds": ["spare"]})]
+    scopes.append(WSScope(ROOT, {"loads": ["loop"], "adds": ["loop", "late", "store"]}))
+    with pytest.raises(AmdwarpError) as caught:
+        build(case, replace(plan(), scopes=scopes))
+    assert str(caught.value).startswith(f"ws_op 'late' ({line_of(mark, kernel.fn.__code__.co_filename)}): {text}")
+
+
 def test_a_scope_of_no_op_is_refused() -> None:
     from dataclasses import replace
 
