@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from amdwarp.asm import Immediate, Instruction, Program, Register
 from amdwarp.asm.table import Format, lookup
-from amdwarp.cycles import issue
+from amdwarp.cycles import issue, sync
 from amdwarp.cycles.encoding import encoded_bytes
 from amdwarp.cycles.issue import ALU_BOARD, MATRIX_BOARD, MEMORY_BOARD, Op
 from amdwarp.cycles.loops import Loop, innermost
@@ -107,7 +107,7 @@ def _op(inst: Instruction, p: Parameters) -> Op:
     if form is Format.SALU:
         return Op(inst, "salu", issue.PORT_SCALAR)
     if form is Format.BRANCH:
-        return issue.EndOp(inst) if inst.base == "s_endpgm" else issue.BranchOp(inst)
+        return sync.EndOp(inst) if inst.base == "s_endpgm" else sync.BranchOp(inst)
     if form is Format.CACHE:
         return Op(inst, "other", issue.PORT_MEMORY)
     return _sync_op(inst, p)
@@ -192,19 +192,19 @@ def _sync_op(inst: Instruction, p: Parameters) -> Op:
         return _wait_op(inst)
     if base in SPLIT_WAITS:
         code = _number(inst)
-        return issue.WaitOp(inst, tuple((which, code >> shift & _COUNT_MASK) for which, shift in SPLIT_WAITS[base]))
+        return sync.WaitOp(inst, tuple((which, code >> shift & _COUNT_MASK) for which, shift in SPLIT_WAITS[base]))
     if base == "s_barrier":
-        return issue.BarrierOp(inst)
+        return sync.BarrierOp(inst)
     if base.startswith("s_barrier_") and inst.operands and _number(inst) in _WORKGROUP_BARRIERS:
-        return issue.BarrierWaitOp(inst) if base == "s_barrier_wait" else issue.SignalOp(inst)
+        return sync.BarrierWaitOp(inst) if base == "s_barrier_wait" else sync.SignalOp(inst)
     if base == "s_setprio":
-        return issue.PriorityOp(inst, _number(inst))
+        return sync.PriorityOp(inst, _number(inst))
     if base == "s_nop":
-        return issue.NopOp(inst, _number(inst) * p.issue_period_clk)
+        return sync.NopOp(inst, _number(inst) * p.issue_period_clk)
     if base == "s_sleep":
-        return issue.NopOp(inst, _number(inst) * _SLEEP_CLK)
+        return sync.NopOp(inst, _number(inst) * _SLEEP_CLK)
     if base in EXTRA_SLOTS:
-        return issue.NopOp(inst, p.extra_slot_clk)
+        return sync.NopOp(inst, p.extra_slot_clk)
     return Op(inst, "other", issue.PORT_NONE)
 
 
@@ -214,9 +214,9 @@ def _wait_op(inst: Instruction) -> Op:
         code = _number(inst)
         vm, lgkm = code & 15 | (code >> 14 & 3) << 4, code >> 8 & 15
         found = [(issue.LOADS, vm)] * (vm < 63) + [(issue.LGKM, lgkm)] * (lgkm < 15)
-        return issue.WaitOp(inst, tuple(found))
+        return sync.WaitOp(inst, tuple(found))
     named = {"vmcnt": issue.LOADS, "lgkmcnt": issue.LGKM}
-    return issue.WaitOp(inst, tuple((named[k], v) for k, v in inst.modifiers if k in named and isinstance(v, int)))
+    return sync.WaitOp(inst, tuple((named[k], v) for k, v in inst.modifiers if k in named and isinstance(v, int)))
 
 
 # Registers

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from amdwarp.cycles import issue
+from amdwarp.cycles import issue, sync
 from amdwarp.cycles.loops import Loop
 from amdwarp.cycles.parameters import Parameters
-from amdwarp.cycles.unit import Run, Wave
+from amdwarp.cycles.unit import Run
+from amdwarp.cycles.wave import Wave
 
 
 @dataclass
@@ -68,7 +69,7 @@ def _add(work: Work, run: Run, wave: Wave, counts: Counter[tuple[int, int]], ite
     for (index, at), times in counts.items():
         op, each, touched = run.decoded.ops[index], times / iterations, wave.touched[at]
         slots += each * p.issue_period_clk
-        if isinstance(op, issue.NopOp):
+        if isinstance(op, sync.NopOp):
             slots += each * op.extra
         elif isinstance(op, issue.MatrixOp):
             work.mfma[number] += each * op.clk

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from amdwarp.cycles.parameters import Parameters
 
 if TYPE_CHECKING:
-    from amdwarp.cycles.unit import Wave
+    from amdwarp.cycles.wave import Wave
 
 #: A time that never comes.
 FAR = 1 << 60

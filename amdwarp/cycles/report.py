@@ -14,7 +14,8 @@ from amdwarp.cycles.loops import Loop
 from amdwarp.cycles.occupancy import Occupancy
 from amdwarp.cycles.parameters import Parameters
 from amdwarp.cycles.trace import Trace
-from amdwarp.cycles.unit import Mark, Run, Wave
+from amdwarp.cycles.unit import Run
+from amdwarp.cycles.wave import Mark, Wave
 
 #: A resource that is busy for this share of an iteration bounds the loop.
 SATURATED = 0.85

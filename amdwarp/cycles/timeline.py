@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from amdwarp.asm import Instruction
-from amdwarp.cycles.issue import MatrixOp, WaitOp
+from amdwarp.cycles.issue import MatrixOp
 from amdwarp.cycles.report import steady_state
+from amdwarp.cycles.sync import WaitOp
 from amdwarp.cycles.trace import Trace
-from amdwarp.cycles.unit import Event, Run, Wave
+from amdwarp.cycles.unit import Event, Run
+from amdwarp.cycles.wave import Wave
 
 #: Lanes of a wave, in the order in which they are shown.
 LANES = ("stage", "mfma", "valu", "salu", "lds", "vmem", "wait", "barrier")

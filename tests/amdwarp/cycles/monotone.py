@@ -22,7 +22,8 @@ from amdwarp.cycles import Parameters, Trace, load, simulate
 from amdwarp.cycles.issue import Op
 from amdwarp.cycles.queues import FAR
 from amdwarp.cycles.trace import GroupTrace, Touched, WaveTrace
-from amdwarp.cycles.unit import Group, Simd, Unit, Wave
+from amdwarp.cycles.unit import Unit
+from amdwarp.cycles.wave import Group, Simd, Wave
 
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import build
