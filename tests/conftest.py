@@ -8,6 +8,11 @@ import os
 import zlib
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is a matter of what else the machine does.
+settings.register_profile("amdwarp", deadline=None)
+settings.load_profile("amdwarp")
 
 # Triton 3.9 warns when nobody says whether multiply and add may fuse; stock kernels in the tests do not say.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
