@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from amdwarp.target import Target, get_target
-from amdwarp.task_registers import share
 
 if TYPE_CHECKING:
     from .operands import Operand
@@ -68,11 +67,6 @@ class TasksSchedule:
         """Waves of the softmax task."""
         return self.block_m // WAVE_ROWS
 
-    @property
-    def waves(self) -> int:
-        """Waves of a workgroup: one loads K, another one V."""
-        return self.multipliers + self.softmax_waves + 2
-
     def lds_bytes(self) -> int:
         """Bytes of LDS that rings and barriers take."""
         k_tile = self.block_n * (2 * self.dim + self.pad)
@@ -133,10 +127,6 @@ class TasksSchedule:
             wrong.append(f"{self.multipliers} waves multiply, and Triton runs tasks beside a multiple of 4 only")
         if not wrong and self.lds_bytes() > record.lds_bytes:
             wrong.append(f"the rings take {self.lds_bytes()} bytes of LDS, {record.arch} has {record.lds_bytes}")
-        held = self.block_m * (2 * self.dim_v // self.waves_n + self.dim) // (self.waves_m * WAVE_ROWS) // 2
-        budget = share(record, self.waves)
-        if not wrong and held > budget * 7 // 8:
-            wrong.append(f"q and O take {held} registers of {budget}, which leaves no room for operands")
         return wrong
 
     def refusals(self, problem: Problem) -> list[str]:
