@@ -12,8 +12,10 @@ from .plain_problem import Operand, PlainProblem
 
 #: Tiles to choose from, largest first: (m, n, waves).
 TILES: tuple[tuple[int, int, int], ...] = ((128, 128, 4), (128, 64, 4), (64, 64, 4), (32, 64, 4), (16, 64, 2))
-#: The same for products with E8M0 scales, whose tiles are at least 32x32.
-TILES_MX: tuple[tuple[int, int, int], ...] = ((128, 128, 4), (64, 64, 4), (32, 64, 4), (32, 32, 4))
+#: The same for products with E8M0 scales.
+TILES_MX: tuple[tuple[int, int, int], ...] = ((128, 128, 4), (64, 64, 4), (32, 64, 4), (16, 64, 4))
+#: And of six-bit elements, whose 16x64x128 spills 5 registers on gfx950.
+TILES_MX6: tuple[tuple[int, int, int], ...] = ((64, 64, 8), (32, 64, 4), (32, 32, 4))
 
 
 def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, parts: bool = True) -> PlainConfig:
@@ -22,7 +24,7 @@ def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, p
     A larger tile reads fewer operand bytes a flop. It pays once there are as many tiles as compute units; until then
     smaller tiles, and then parts along K, keep more of them busy.
     """
-    fitting = _legal(problem, target)
+    fitting = legal_tiles(problem, target)
 
     def fills(config: PlainConfig) -> bool:
         tiles = tile_count(problem, config)
@@ -33,7 +35,7 @@ def choose_plain(problem: PlainProblem, target: Target, compute_units: int, *, p
     return _parted(chosen, problem, target, compute_units) if parts else chosen
 
 
-def _legal(problem: PlainProblem, target: Target) -> list[PlainConfig]:
+def legal_tiles(problem: PlainProblem, target: Target) -> list[PlainConfig]:
     """Legal tiles that fit the extents, largest first; the smallest legal one where none fits."""
     legal = [one for one in _candidates(problem, target) if not one.constraints(target, problem)]
     if not legal:
@@ -45,32 +47,53 @@ def _legal(problem: PlainProblem, target: Target) -> list[PlainConfig]:
 def candidates(problem: PlainProblem, target: Target, compute_units: int) -> list[PlainConfig]:
     """Legal configurations to choose from, the rule's own first."""
     own = choose_plain(problem, target, compute_units)
-    bases = _legal(problem, target)
+    bases = legal_tiles(problem, target)
     steps = -(-problem.k // own.tile_k)
     found = [own, *bases]
     for one in bases:
         tiles = tile_count(problem, one)
         found += [replace(one, schedule="split_k", splits=parts) for parts in (2, 4, 8, 16) if parts * 4 <= steps]
-        if tiles > compute_units:
+        # masks of ragged matrices and the arguments of every further tile together: 8 to 128 scalars spilled
+        streams = whole(problem) and problem.n % 16 == 0
+        if tiles > compute_units and streams:
             found += [replace(one, schedule="persistent")]
-        if tiles % compute_units:
+        if tiles % compute_units and streams:
             found += [replace(one, schedule="stream_k")]
     legal = [one for one in found if not one.constraints(target, problem)]
     return list(dict.fromkeys(legal))
 
 
 def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:
+    if problem.mx:
+        return _candidates_mx(problem, target)
     narrow = max(problem.a.element_bytes, problem.b.element_bytes)
-    tile_k = 128 if problem.mx or narrow <= 1 else 64 if narrow <= 2 else 32
-    tiles = TILES_MX if problem.mx else TILES
-    if not (_whole(problem.a, problem.m, problem.k) and _whole(problem.b, problem.n, problem.k)):
-        # element by element, each with a mask: 128x128x64 of fp16 spilled 6 scalar registers on gfx942, 64x64x128 of
-        # fp8 7 on gfx950, 16x64x64 of fp16 by two waves 41 there
-        tiles, tile_k = ragged_tiles(tiles), min(tile_k, 64) if not problem.mx else tile_k
+    tile_k = 128 if narrow <= 1 else 64 if narrow <= 2 else 32
+    if whole(problem):
+        return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in TILES]
+    # element by element, each with a mask: 128x128x64 of fp16 spilled 6 scalar registers on gfx942, 64x64x128 of
+    # fp8 7 on gfx950, 16x64x64 of fp16 by two waves 41 there, a pipelined 32x64x64 with block scales 4 on gfx1250
+    stages = 1 if problem.blockwise and target.arch == "gfx1250" else 2
+    return [PlainConfig(m, n, min(tile_k, 64), num_warps=waves, stages=stages) for m, n, waves in ragged_tiles()]
+
+
+def _candidates_mx(problem: PlainProblem, target: Target) -> list[PlainConfig]:
     if {problem.a.format, problem.b.format} & {"e2m3", "e3m2"}:
-        # widening the elements of 128x128 spilled 264 registers on gfx950, of 64x64 26 on gfx1250
-        tiles = small_tiles(tiles, 32 if target.wave_size == 32 else 64)
-    return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in tiles]
+        # widening the elements of 128x128 spilled 264 registers on gfx950, of 64x64 26 on gfx1250, and by four waves
+        # with a ragged K 20 on gfx950
+        tiles = small_tiles(TILES_MX6, 32 if target.wave_size == 32 else 64)
+        return [PlainConfig(m, n, 128, num_warps=waves) for m, n, waves in tiles]
+    made = []
+    for m, n, waves in TILES_MX if whole(problem) else ragged_tiles(TILES_MX):
+        # few rows are bound by the latency of a step: 16x4096x8192 of fp4 on gfx950, 8 parts, is modelled at 10,329 clk
+        # in steps of 512 elements and 14,291 of 256; 32 rows at 13,917 in steps of 512 and 26,785 of 128
+        longest = 512 if m <= 32 and whole(problem) else 128
+        made.append(PlainConfig(m, n, max(128, min(longest, _power(problem.k))), num_warps=waves))
+    return made
+
+
+def _power(extent: int) -> int:
+    """The largest power of two that is not larger."""
+    return 1 << max(extent.bit_length() - 1, 0)
 
 
 def ragged_tiles(tiles: tuple[tuple[int, int, int], ...] = TILES) -> tuple[tuple[int, int, int], ...]:
@@ -81,6 +104,11 @@ def ragged_tiles(tiles: tuple[tuple[int, int, int], ...] = TILES) -> tuple[tuple
 def small_tiles(tiles: tuple[tuple[int, int, int], ...], edge: int = 64) -> tuple[tuple[int, int, int], ...]:
     """Those of no more than edge x edge elements."""
     return tuple(one for one in tiles if one[0] * one[1] <= edge * edge)
+
+
+def whole(problem: PlainProblem) -> bool:
+    """Whether both operands are loaded 16 bytes a lane."""
+    return _whole(problem.a, problem.m, problem.k) and _whole(problem.b, problem.n, problem.k)
 
 
 def _whole(operand: Operand, lines: int, k: int) -> bool:

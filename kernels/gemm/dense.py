@@ -9,7 +9,7 @@ from typing import Any
 from amdwarp.target import Target
 
 from .configs import GemmSchedule
-from .dispatch import check_schedule, run_plain, run_scheduled
+from .dispatch import check_schedule, run_product
 from .dtypes import BYTES, FLOATS, FP8, XF32_TARGETS
 from .epilogue import Epilogue
 from .forms import (
@@ -54,7 +54,7 @@ def product(
         out: the output, or None for a new one.
         precision: of fp32 operands: ``ieee``, or ``xf32`` on gfx942.
         schedule: None, a name, a `GemmSchedule` or a `PlainConfig`.
-        tune: try plain configurations first, and keep the best.
+        tune: try configurations first, and keep the best.
     """
     left = read("a", a, construct)
     right = _weight(b, construct) if isinstance(b, ShuffledWeight) else read("b", b, construct)
@@ -89,8 +89,7 @@ def product(
     if not matrix.size:
         return result
     check_schedule(construct, schedule)
-    if not run_scheduled(problem, schedule, target, compute_units):
-        run_plain(problem, schedule, target, compute_units, tune)
+    run_product(problem, schedule, target, compute_units, tune)
     return result
 
 
@@ -271,11 +270,12 @@ def matmul(
         beta, scale: factors of the residual and of the product.
         out_dtype: of the result; that of the operands if None. fp8 saturates.
         precision: of fp32 operands: ``ieee``, or ``xf32`` (10 bits of fraction) on gfx942.
-        schedule: a name in ``SCHEDULES``, ``inter_wave``, ``plain``, a `GemmSchedule`, a `PlainConfig`, or None for the
-            choice of the shape.
-        tune: where no scheduled kernel is taken and nothing is kept for products of this class, try plain
-            configurations (on the GPU; in the cycle model inside `amdwarp.emulate`), run the best, and keep it for
-            later calls. No gradient is recorded.
+        schedule: a name in ``SCHEDULES``, ``inter_wave``, ``plain``, a `GemmSchedule`, a `PlainConfig`, or None or
+            ``auto`` for the choice of the shape, which takes the plain family where no scheduled kernel can compute
+            the product. One that is named and cannot is refused.
+        tune: where the choice is free and nothing is kept for products of this class, try the scheduled kernels that
+            can compute it and plain configurations (on the GPU; in the cycle model inside `amdwarp.emulate`), run the
+            best, and keep it for later calls. No gradient is recorded.
 
     Raises:
         UsageError: what cannot be computed, before anything is launched.

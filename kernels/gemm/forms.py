@@ -201,12 +201,13 @@ def by_operator(construct: str, values: Sequence[Any], out: Any, schedule: Any, 
 
     if not all(map(is_tensor, values)):
         return False
-    if out is None and schedule is None and not tune:
+    chosen = schedule is not None and not (isinstance(schedule, str) and schedule == "auto")
+    if out is None and not chosen and not tune:
         return True
     import torch
 
     if torch.is_grad_enabled() and any(one.requires_grad for one in (*values, *([] if out is None else [out]))):
-        which = "out" if out is not None else "schedule" if schedule is not None else "tune"
+        which = "out" if out is not None else "schedule" if chosen else "tune"
         raise error(
             construct, f"{which} is given, and an argument asks for a gradient", f"leave {which} out, or detach"
         )

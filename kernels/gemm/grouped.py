@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dense import PRECISIONS, _check_dtypes, _check_precision, _step
-from .dispatch import check_schedule, run_plain
+from .dispatch import check_schedule, run_product
 from .forms import Extras, by_operator, check_extents, epilogue_of, error, output, output_columns, read_bias
 from .operands import Array, check_same_place, device_of, place_of, read
 from .plain_config import PlainConfig
@@ -76,10 +76,10 @@ def grouped(
     _check_offsets(construct, ends, limit)
     problem = (_by_rows if by_rows else _by_k)(construct, left, right, ends, extras, out, arrays, precision)
     check_schedule(construct, schedule)
-    if schedule not in (None, "plain") and not isinstance(schedule, PlainConfig):
+    if schedule not in (None, "auto", "plain") and not isinstance(schedule, PlainConfig):
         raise error(construct, f"there is no schedule {schedule!r} of it", "take plain, a PlainConfig, or None")
     if problem.out.size:
-        run_plain(problem, schedule, target, compute_units)
+        run_product(problem, schedule, target, compute_units)
     return problem.result
 
 

@@ -148,8 +148,8 @@ class PlainConfig:
         lds = self.lds_bytes(record, problem.a.element_bytes, problem.b.element_bytes, problem.epilogue.gated)
         if lds > record.lds_bytes:
             wrong.append(f"the operands' slots take {lds} bytes of LDS, {record.arch} has {record.lds_bytes}")
-        if problem.mx and (self.tile_k < 128 or self.tile_m < 32 or self.tile_n < 32):
-            wrong.append(f"a {self.tile_m}x{self.tile_n}x{self.tile_k} tile; with E8M0 scales it is at least 32x32x128")
+        if problem.mx and self.tile_k < 128:
+            wrong.append(f"tile_k = {self.tile_k}; with E8M0 scales it is at least 128")
         if problem.blockwise and self.tile_k > BLOCK_K:
             wrong.append(f"tile_k = {self.tile_k} spans two scales of {BLOCK_K} elements; it must be at most {BLOCK_K}")
         if problem.groups and self.partial:

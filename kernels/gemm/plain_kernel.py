@@ -67,18 +67,32 @@ def fetch(base, outer, outer_stride, inner, inner_stride, outer_left, k_left, X:
     else:
         x = tl.load(base + at, mask=mask, other=0.0)
     if X.format == "e2m3" or X.format == "e3m2":
-        x = widen(x, base + at + inner_stride, inner, mask, X)
+        x = widen(x, base, at, inner, inner_stride, mask, X)
     return x
 
 
 @triton.jit
-def widen(low, next_byte, inner, mask, X: tl.constexpr):
+def fetch_columns(base, columns, column_stride, ks, k_stride, n_left, k_left, X: tl.constexpr, EVEN: tl.constexpr):
+    """A tile of B, (K, columns)."""
+    if X.format == "e2m3" or X.format == "e3m2":
+        # Triton sees no order in six-bit addresses, and would give neighbouring lanes the second dimension: that is K
+        rows = fetch(base, columns[:, None], column_stride, ks[None, :], k_stride, n_left, k_left, X, EVEN)
+        tile = tl.trans(rows)
+    else:
+        tile = fetch(base, columns[None, :], column_stride, ks[:, None], k_stride, n_left, k_left, X, EVEN)
+    return tile
+
+
+@triton.jit
+def widen(low, base, at, inner, inner_stride, mask, X: tl.constexpr):
     """Six-bit floats, four in three bytes, as e4m3, which holds every value of both six-bit formats."""
-    shift = inner * 6 % 8 + tl.zeros_like(low).to(tl.int32)
-    crosses = shift > 2
-    if mask is not None:
-        crosses = crosses & mask
-    high = tl.load(next_byte, mask=crosses, other=0)
+    shift = inner * 6 % 8
+    # an element that ends in its first byte reads that one twice: a mask for it would take two scalars a load
+    at += tl.where(shift > 2, inner_stride, 0)
+    if mask is None:
+        high = tl.load(base + at)
+    else:
+        high = tl.load(base + at, mask=mask, other=0)
     bits = (low.to(tl.int32) | (high.to(tl.int32) << 8)) >> shift
     sign = (bits & 32) << 10
     # As the low exponent and high fraction bits of an fp16 the value is too small by the difference of the biases.
@@ -131,7 +145,7 @@ def accumulate(
     rows = tl.arange(0, S.tile_m)
     columns = tl.arange(0, S.tile_n)
     a_ks = tl.arange(0, S.tile_k // A.packed)[None, :]
-    b_ks = tl.arange(0, S.tile_k // B.packed)[:, None]
+    b_ks = tl.arange(0, S.tile_k // B.packed)
     acc = tl.zeros((S.tile_m, S.tile_n), ACC)
     gated = acc
     for step in range(first, last):
@@ -140,7 +154,7 @@ def accumulate(
         a_at = a + k0.to(tl.int64) * A.numerator // A.denominator * a_k
         b_skip = k0.to(tl.int64) * B.numerator // B.denominator * b_k
         x = fetch(a_at, rows[:, None], a_m, a_ks, a_k, m - row, k_left, A, D.even_k)
-        y = fetch(b + b_skip, columns[None, :], b_n, b_ks, b_k, n - column, k_left, B, D.even_k)
+        y = fetch_columns(b + b_skip, columns, b_n, b_ks, b_k, n - column, k_left, B, D.even_k)
         x_scale = None
         y_scale = None
         if D.mx:
@@ -158,7 +172,7 @@ def accumulate(
         else:
             acc = multiply(x, y, x_scale, y_scale, acc, D)
         if GATED:
-            z = fetch(b_gated + b_skip, columns[None, :], b_n, b_ks, b_k, n - column, k_left, B, D.even_k)
+            z = fetch_columns(b_gated + b_skip, columns, b_n, b_ks, b_k, n - column, k_left, B, D.even_k)
             if D.mx:
                 y_scale = mx_scales(scale_b, n + column + columns, sb_n, k0, sb_k, 2 * n, k, S.tile_k, D.even_k)
             if D.blockwise:
@@ -227,8 +241,8 @@ def write(
             added = tl.load(bias + safe_rows.to(tl.int64) * bias_step).to(tl.float32)[:, None]
             gated_added = added
         if E.residual:
-            at = rows[:, None].to(tl.int64) * r_m + columns[None, :].to(tl.int64) * r_n
-            old = tl.load(residual + at, mask=inside, other=0).to(tl.float32)
+            at = safe_rows[:, None].to(tl.int64) * r_m + safe_columns[None, :].to(tl.int64) * r_n
+            old = tl.load(residual + at).to(tl.float32)
         value = finish(
             acc.to(tl.float32), gated.to(tl.float32), alpha, scale, gated_scale, added, gated_added, old, beta, E
         )

@@ -144,7 +144,7 @@ def side(operand: Operand, tile: int, tile_k: int) -> Side:
     return Side(
         format=operand.format if operand.format in ("e2m1", "e2m3", "e3m2") else "",
         wide=reach * operand.array.itemsize >= OFFSET_LIMIT,
-        mask_outer=operand.line == 1 and operand.k != 1 and not operand.shuffle,
+        mask_outer=operand.line == 1 and operand.k % 16 == 0 and not operand.shuffle,
         vector=operand.shuffle,
         packed=packed,
         numerator=numerator,
@@ -212,8 +212,8 @@ def _launches(
     sides = {"A": side(problem.a, config.tile_m, config.tile_k), "B": side(problem.b, config.tile_n, config.tile_k)}
     fixed = {"D": describe(problem, config, target), "E": problem.epilogue, "S": config}
     options = {"num_warps": config.num_warps, "num_stages": _stages(fixed["D"], config)}
-    if config.mfma and target.arch != "gfx1250":
-        options["matrix_instr_nonkdim"] = config.mfma
+    if rows := mfma_rows(config, target):
+        options["matrix_instr_nonkdim"] = rows
     shared = _shared_arguments(problem, work) | {"tiles": tiles}
     scalars = _operand_arguments(problem)
     yield _launch(plain, (programs,), shared | scalars, fixed | sides, options)
@@ -235,6 +235,18 @@ def kernels() -> tuple[Any, Any]:
     from .plain_kernel import combine, plain
 
     return plain, combine
+
+
+def mfma_rows(config: PlainConfig, target: Target) -> int:
+    """Rows of an MFMA to ask the compiler for, 0 for its own choice.
+
+    It would take 32 rows where they fit, and have waves repeat each other's work where the tile has fewer such blocks
+    than waves: all four in 32x64, which then holds 32 sums a lane and not 8.
+    """
+    if config.mfma or target.arch == "gfx1250":
+        return config.mfma if target.arch != "gfx1250" else 0
+    blocks = (config.tile_m // 32) * (config.tile_n // 32)
+    return 16 if blocks < config.num_warps else 0
 
 
 def _stages(description: Any, config: PlainConfig) -> int:

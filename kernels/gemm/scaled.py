@@ -8,7 +8,7 @@ from amdwarp.target import Target
 
 from .configs import GemmSchedule
 from .dense import _promoted
-from .dispatch import check_schedule, run_plain, run_scheduled
+from .dispatch import check_schedule, run_product
 from .dtypes import BYTES, FORMAT_OF, FORMATS, FP8, MX_TARGETS, refuse_foreign_fp8
 from .forms import (
     Extras,
@@ -223,8 +223,8 @@ def _int8(
 
 def _run(problem: PlainProblem, schedule: Any, target: Target, compute_units: int, tune: bool) -> Any:
     check_schedule(problem.construct, schedule)
-    if problem.out.size and not run_scheduled(problem, schedule, target, compute_units):
-        run_plain(problem, schedule, target, compute_units, tune)
+    if problem.out.size:
+        run_product(problem, schedule, target, compute_units, tune)
     return problem.result
 
 

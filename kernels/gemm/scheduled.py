@@ -8,7 +8,7 @@ from amdwarp.errors import UsageError
 from amdwarp.runtime import Launch
 from amdwarp.target import Target
 
-from .configs import kind_of
+from .configs import SCHEDULES, GemmSchedule, kind_of
 from .plain_problem import PlainProblem, Scale
 from .plan import OFFSET_LIMIT, OUTPUTS, GemmPlan, Matrix, plan
 from .scales import shuffle_scales
@@ -98,18 +98,34 @@ def _planned(problem: PlainProblem, schedule: Any, target: Target, compute_units
     return made
 
 
-def worthwhile(problem: PlainProblem, target: Target, compute_units: int) -> bool:
-    """Whether the default of a shape is a scheduled kernel: legal, and no tile of it mostly empty.
+def takes(problem: PlainProblem, schedule: GemmSchedule | None, target: Target, compute_units: int) -> bool:
+    """Whether a scheduled kernel (None: the default of the shape) can compute a product."""
+    if refusal(problem):
+        return False
+    try:
+        _planned(problem, schedule, target, compute_units)
+    except UsageError:
+        return False
+    return True
+
+
+def scheduled_candidates(problem: PlainProblem, target: Target, compute_units: int) -> list[GemmSchedule]:
+    """The scheduled kernels that can compute a product, for tuning."""
+    legal = [one for one in SCHEDULES.values() if one.arch == target.arch]
+    return [one for one in legal if takes(problem, one, target, compute_units)]
+
+
+def worthwhile(problem: PlainProblem, target: Target, compute_units: int) -> GemmSchedule | None:
+    """The scheduled kernel that a shape has by default: a legal one no tile of which is mostly empty.
 
     Tiles of 16-bit operands start at 128x128, those of narrower ones at 256x256.
     """
     if refusal(problem) or min(problem.m, problem.n) < 128 // problem.a.array.itemsize:
-        return False
+        return None
     try:
-        _planned(problem, None, target, compute_units)
+        return _planned(problem, None, target, compute_units).schedule
     except UsageError:
-        return False
-    return True
+        return None
 
 
 def launch(problem: PlainProblem, schedule: Any, target: Target, compute_units: int) -> Launch:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from typing import Any
 
+import amdwarp
 from amdwarp.target import TARGETS, get_target
 
+from . import dense, scaled
 from .ahead import ArraySpec
+from .dispatch import recording
 from .dtypes import fp8_for
 from .plain_problem import PlainProblem
-from .tuning import TABLES, product_class, rank
+from .tuning import TABLES, entry_of, product_class, rank
 
 #: Decode and small batches of a linear layer, for which no scheduled kernel is made: (m, n, k).
 SHAPES = ((1, 4096, 4096), (16, 4096, 4096), (32, 8192, 4096))
@@ -25,31 +27,17 @@ DTYPES = ("bfloat16", "float8_e4m3fn", "int8")
 
 def problems(target: str) -> list[PlainProblem]:
     """The products of a target's table, as their functions would run them."""
-    from . import dense, scaled
-
-    found: list[PlainProblem] = []
-
-    def take(problem: PlainProblem, *_: Any) -> None:
-        found.append(problem)
-
-    before = dense.run_plain, scaled.run_plain
-    dense.run_plain = scaled.run_plain = take  # type: ignore[assignment]
-    try:
-        import amdwarp
-
-        with amdwarp.emulate(target):
-            for dtype in DTYPES:
-                for m, n, k in SHAPES:
-                    name = fp8_for(dtype, target)
-                    a, b = ArraySpec((m, k), name).blank(), ArraySpec((n, k), name).blank().T
-                    if dtype == "bfloat16":
-                        dense.matmul(a, b)
-                    elif dtype == "int8":
-                        scaled.int8_matmul(a, b)
-                    else:
-                        scaled.scaled_matmul(a, b)
-    finally:
-        dense.run_plain, scaled.run_plain = before
+    with amdwarp.emulate(target), recording() as found:
+        for dtype in DTYPES:
+            for m, n, k in SHAPES:
+                name = fp8_for(dtype, target)
+                a, b = ArraySpec((m, k), name).blank(), ArraySpec((n, k), name).blank().T
+                if dtype == "bfloat16":
+                    dense.matmul(a, b)
+                elif dtype == "int8":
+                    scaled.int8_matmul(a, b)
+                else:
+                    scaled.scaled_matmul(a, b)
     return found
 
 
@@ -68,8 +56,8 @@ def make(target: str) -> dict[str, Any]:
         ranked = rank(problem, record, record.compute_units)
         best = ranked[0]
         made |= {"parameters": best.parameters, "calibrated": best.calibrated}
-        entries[product_class(problem)] = {"config": asdict(best.config), "clk": best.clk}
-        print(product_class(problem), best.config.name, best.clk, flush=True)
+        entries[product_class(problem)] = entry_of(best.config) | {"clk": best.clk}
+        print(product_class(problem), entries[product_class(problem)], flush=True)
     return {"made": made, "entries": entries}
 
 

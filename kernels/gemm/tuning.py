@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,19 @@ from typing import Any
 from amdwarp import env
 from amdwarp.compiler import source_digest
 from amdwarp.errors import AmdwarpError, UsageError
-from amdwarp.runtime import compile_for, is_tensor, memory_span
+from amdwarp.runtime import Launch, compile_for, is_tensor, memory_span
 from amdwarp.target import Target
 
 from .choice import candidates, choose_plain
+from .configs import SCHEDULES, GemmSchedule
 from .plain_config import PlainConfig
-from .plain_plan import launches
+from .plain_plan import Workspace, launches
 from .plain_problem import PlainProblem
+from .scheduled import launch as scheduled_launch
+from .scheduled import scheduled_candidates, takes, worthwhile
+
+#: What a product may run with.
+Choice = PlainConfig | GemmSchedule
 
 TABLES = Path(__file__).parent / "tuned"
 #: Candidates that are tried at most.
@@ -64,11 +70,12 @@ def cache_folder() -> Path:
     return Path(env.CACHE_DIR.get() or Path.home() / ".cache" / "amdwarp")
 
 
-def cache_key(problem: PlainProblem) -> str:
-    """The class of a product and what else its choice depends on."""
+def cache_key(problem: PlainProblem, scheduled: bool = True) -> str:
+    """The class of a product and what else its choice depends on; `scheduled` kernels among the candidates or not."""
     from amdwarp.lowering.bridge import require_triton
 
-    return f"{product_class(problem)} triton {require_triton().text} package {source_digest()[:16]}"
+    among = "" if scheduled else " plain"
+    return f"{product_class(problem)}{among} triton {require_triton().text} package {source_digest()[:16]}"
 
 
 @functools.lru_cache(maxsize=16)
@@ -86,32 +93,41 @@ def _entries(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _config(entry: Any) -> PlainConfig | None:
+def _choice(entry: Any) -> Choice | None:
     try:
-        return PlainConfig(**entry["config"])
+        return SCHEDULES[entry["schedule"]] if "schedule" in entry else PlainConfig(**entry["config"])
     except (KeyError, TypeError):
         return None
 
 
-def kept(problem: PlainProblem, target: Target) -> PlainConfig | None:
+def entry_of(choice: Choice) -> dict[str, Any]:
+    """How a table states a choice: a plain configuration by its fields, a scheduled kernel by its name."""
+    if isinstance(choice, PlainConfig):
+        return {"config": asdict(choice)}
+    return {"schedule": next(name for name, one in SCHEDULES.items() if one == choice)}
+
+
+def kept(problem: PlainProblem, target: Target, scheduled: bool = True) -> Choice | None:
     """What tuning on this machine found for a product's class, if it still is legal."""
     path = cache_folder() / f"gemm-{target.arch}.json"
     if not path.exists():
         return None
-    return _legal(_config(_entries(path).get(cache_key(problem), {})), problem, target)
+    return _legal(_choice(_entries(path).get(cache_key(problem, scheduled), {})), problem, target)
 
 
-def shipped(problem: PlainProblem, target: Target) -> PlainConfig | None:
+def shipped(problem: PlainProblem, target: Target) -> Choice | None:
     """What the shipped table of a target has for a product's class, if it is legal."""
     entries = _entries(TABLES / f"{target.arch}.json").get("entries", {})
-    return _legal(_config(entries.get(product_class(problem), {})), problem, target)
+    return _legal(_choice(entries.get(product_class(problem), {})), problem, target)
 
 
-def _legal(config: PlainConfig | None, problem: PlainProblem, target: Target) -> PlainConfig | None:
-    return config if config is not None and not config.constraints(target, problem) else None
+def _legal(choice: Choice | None, problem: PlainProblem, target: Target) -> Choice | None:
+    if isinstance(choice, GemmSchedule):
+        return choice if takes(problem, choice, target, target.compute_units) else None
+    return choice if choice is not None and not choice.constraints(target, problem) else None
 
 
-def keep(problem: PlainProblem, target: Target, config: PlainConfig, cost: float, how: str) -> None:
+def keep(problem: PlainProblem, target: Target, choice: Choice, cost: float, how: str, scheduled: bool = True) -> None:
     """Add a choice to the file of its target; a concurrent writer may lose its entry, never the file.
 
     Raises:
@@ -120,7 +136,8 @@ def keep(problem: PlainProblem, target: Target, config: PlainConfig, cost: float
     path = cache_folder() / f"gemm-{target.arch}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        entries = dict(_entries(path)) | {cache_key(problem): {"config": asdict(config), "how": how, "cost": cost}}
+        entry = entry_of(choice) | {"how": how, "cost": cost}
+        entries = dict(_entries(path)) | {cache_key(problem, scheduled): entry}
         handle, name = tempfile.mkstemp(dir=path.parent, suffix=".json")
         with os.fdopen(handle, "w") as file:
             json.dump(entries, file, indent=1, sort_keys=True)
@@ -134,37 +151,65 @@ def keep(problem: PlainProblem, target: Target, config: PlainConfig, cost: float
 
 
 def choose_config(
-    problem: PlainProblem, target: Target, compute_units: int, *, tune: bool = False, parts: bool = True
-) -> PlainConfig:
-    """The configuration of a product: tuned before, tuned now if asked, shipped, or by the rule.
+    problem: PlainProblem,
+    target: Target,
+    compute_units: int,
+    *,
+    tune: bool = False,
+    parts: bool = True,
+    scheduled: bool = True,
+) -> Choice:
+    """How to run a product: as tuned before, as tuned now if asked, as shipped, or by rules.
 
     Args:
         problem: the product.
         target, compute_units: where it runs.
         tune: try candidates where nothing is kept yet: on the GPU that holds the operands, else in the cycle model.
         parts: allow parts along K.
+        scheduled: allow the scheduled kernels.
     """
-    found = kept(problem, target)
+    found = kept(problem, target, scheduled)
     if found is None and tune:
-        found = _tuned(problem, target, compute_units)
+        found = _tuned(problem, target, compute_units, scheduled)
     if found is None:
         found = shipped(problem, target)
-    if found is None or (found.partial and not parts):
-        found = choose_plain(problem, target, compute_units, parts=parts)
-    return found
+    if isinstance(found, GemmSchedule) and not scheduled:
+        found = None
+    if isinstance(found, PlainConfig) and found.partial and not parts:
+        found = None
+    if found is None and scheduled:
+        found = worthwhile(problem, target, compute_units)
+    return found if found is not None else choose_plain(problem, target, compute_units, parts=parts)
 
 
-def _tuned(problem: PlainProblem, target: Target, compute_units: int) -> PlainConfig:
+def all_candidates(problem: PlainProblem, target: Target, compute_units: int, scheduled: bool = True) -> list[Choice]:
+    """What tuning tries: scheduled kernels that take the product, and `TRIED` plain configurations at most."""
+    by_schedule = scheduled_candidates(problem, target, compute_units) if scheduled else []
+    return [*by_schedule, *candidates(problem, target, compute_units)[:TRIED]]
+
+
+def launches_of(
+    problem: PlainProblem, choice: Choice | str, target: Target, compute_units: int, workspace: Workspace
+) -> Iterator[Launch]:
+    """The launches of a product by either family, in order; see `plain_plan.launches` and `scheduled.launch`."""
+    if isinstance(choice, PlainConfig):
+        yield from launches(problem, choice, target, compute_units, workspace)
+    else:
+        yield scheduled_launch(problem, choice, target, compute_units)
+
+
+def _tuned(problem: PlainProblem, target: Target, compute_units: int, scheduled: bool) -> Choice:
     on_gpu = is_tensor(problem.out.value) and problem.out.value.device.type == "cuda"
     if problem.groups:
         return choose_plain(problem, target, compute_units)  # only the GPU knows how long groups are
+    tried = all_candidates(problem, target, compute_units, scheduled)
     if on_gpu:
-        best, cost = measure(problem, target, compute_units, candidates(problem, target, compute_units)[:TRIED])
+        best, cost = measure(problem, target, compute_units, tried)
         how = "measured"
     else:
-        first = rank(problem, target, compute_units)[0]
+        first = rank(problem, target, compute_units, configs=tried)[0]
         best, cost, how = first.config, first.clk, f"modelled, parameters {first.parameters}"
-    keep(problem, target, best, cost, how)
+    keep(problem, target, best, cost, how, scheduled)
     return best
 
 
@@ -179,7 +224,7 @@ class Ranked:
         calibrated: they rest on measurements of this target.
     """
 
-    config: PlainConfig
+    config: Choice
     clk: float
     parameters: str
     calibrated: bool
@@ -190,16 +235,14 @@ def rank(
     target: Target,
     compute_units: int,
     *,
-    limit: int = TRIED,
-    configs: Sequence[PlainConfig] = (),
+    configs: Sequence[Choice] = (),
 ) -> list[Ranked]:
     """Candidates in the order of their modelled time, fastest first. Nothing is measured.
 
     Args:
         problem: the product; its memory is neither read nor written.
         target, compute_units: where it would run.
-        limit: candidates to try at most.
-        configs: those to try instead of `candidates`.
+        configs: those to try instead of `all_candidates`.
 
     Raises:
         AmdwarpError: no candidate could be modelled.
@@ -213,10 +256,10 @@ def rank(
 
     made = []
     failed = ""
-    for config in (configs or candidates(problem, target, compute_units))[:limit]:
+    for config in configs or all_candidates(problem, target, compute_units):
         clk, one = 0.0, None
         try:
-            for launch in launches(problem, config, target, compute_units, workspace):
+            for launch in launches_of(problem, config, target, compute_units, workspace):
                 compiled, values = compile_for(launch, target)
                 one = estimate(compiled, [_blank(value) for value in values], launch.grid)
                 clk += one.kernel_clk
@@ -239,8 +282,8 @@ def _blank(value: Any) -> Any:
 
 
 def measure(
-    problem: PlainProblem, target: Target, compute_units: int, configs: Sequence[PlainConfig]
-) -> tuple[PlainConfig, float]:
+    problem: PlainProblem, target: Target, compute_units: int, configs: Sequence[Choice]
+) -> tuple[Choice, float]:
     """The fastest of some configurations on the GPU that holds the operands, and its microseconds.
 
     Untested on hardware. The output is written by every run, with the same result.
@@ -251,16 +294,16 @@ def measure(
 
     from .operands import empty
 
-    best: tuple[PlainConfig, float] | None = None
+    best: tuple[Choice, float] | None = None
     out = problem.out.value
     with torch.cuda.device(out.device):
         for config in configs:
 
-            def work(config: PlainConfig = config) -> None:
+            def work(config: Choice = config) -> None:
                 def workspace(elements: int, zeros: bool) -> Any:
                     return empty(out, (elements,), problem.accumulator, zeros=zeros)
 
-                for launch in launches(problem, config, target, compute_units, workspace):
+                for launch in launches_of(problem, config, target, compute_units, workspace):
                     run(launch)
 
             for _ in range(_WARMUP):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from amdwarp.kernels import gemm
-from amdwarp.kernels.gemm import PlainConfig
-from amdwarp.kernels.gemm.choice import TILES, TILES_MX, ragged_tiles, small_tiles
-from amdwarp.kernels.gemm.dtypes import fp8_for
+from amdwarp.kernels.gemm.choice import legal_tiles
+from amdwarp.kernels.gemm.dispatch import recording
+from amdwarp.kernels.gemm.dtypes import FORMATS, fp8_for
 from amdwarp.lowering.bridge import require_triton
 
 import amdwarp
@@ -23,61 +24,68 @@ pytest.importorskip("triton")
 BUDGETS = Path(__file__).parent / "golden" / "plain_budgets.json"
 #: What another Triton may take more than the one that the budgets were read with.
 SLACK = 24
-STEPS = {
-    "float16": 64,
-    "bfloat16": 64,
-    "float32": 32,
-    "fp8": 128,
-    "blocks": 128,
-    "int8": 128,
-    "mxfp4": 128,
-    "mxfp6": 128,
+KINDS = ("float16", "bfloat16", "float32", "fp8", "blocks", "int8", "mxfp4", "mxfp8", "mxfp6")
+#: Whether A and B are stored transposed, and M, N, K.
+PLACES = {
+    "aligned": (False, True, (128, 128, 256)),
+    "ragged K": (False, True, (128, 128, 259)),
+    "ragged": (False, True, (130, 131, 259)),
+    "ragged, B by rows": (True, False, (130, 131, 259)),
 }
 
 
+def stored(rows, columns, dtype, transposed):
+    return np.zeros((columns, rows), dtype).T if transposed else np.zeros((rows, columns), dtype)
+
+
+def call(target, kind, where, **options):
+    """A product with bias, activation and residual."""
+    a_transposed, b_transposed, (m, n, k) = PLACES[where]
+    options |= {"bias": np.zeros(n, np.float32), "activation": "silu", "residual": np.zeros((m, n), np.float16)}
+    if kind.startswith("mx"):
+        k = 288 if k % 32 else k
+        names = {"mxfp4": "e2m1", "mxfp8": "e4m3", "mxfp6": "e2m3"}[kind]
+        dtype, count = (ml_dtypes.float8_e4m3fn if names == "e4m3" else np.uint8), FORMATS[names].stored(k)
+        a, b = stored(m, count, dtype, a_transposed), stored(count, n, dtype, b_transposed)
+        scales = np.zeros((m, k // 32), np.uint8), np.zeros((n, k // 32), np.uint8).T
+        return gemm.scaled_matmul(a, b, *scales, format_a=names, format_b=names, **options)
+    name = fp8_for("float8_e4m3fn", target) if kind in ("fp8", "blocks") else kind
+    dtype = getattr(np, name, None) or getattr(ml_dtypes, name)
+    a, b = stored(m, k, dtype, a_transposed), stored(k, n, dtype, b_transposed)
+    if kind == "int8":
+        return gemm.int8_matmul(a, b, **options)
+    if kind == "fp8":
+        return gemm.scaled_matmul(a, b, **options)
+    if kind == "blocks":
+        groups = -(-k // 128)
+        scales = np.ones((m, groups), np.float32), np.ones((groups, -(-n // 128)), np.float32)
+        return gemm.scaled_matmul(a, b, *scales, **options)
+    return gemm.matmul(a, b, **options)
+
+
 def cases():
-    """(target, kind, configuration, K): tiles of the rule, aligned and ragged along K."""
+    """(target, kind, place, configuration): every tile that the rule has for such a product."""
     made = []
-    for target in ("gfx942", "gfx950", "gfx1250"):
-        for kind, step in STEPS.items():
-            if kind.startswith("mx") and target == "gfx942":
-                continue
-            mx = kind.startswith("mx")
-            tiles = TILES_MX if mx else TILES
-            if kind == "mxfp6":
-                tiles = small_tiles(tiles, 32 if target == "gfx1250" else 64)
-            made += [(target, kind, PlainConfig(m, n, step, waves), 256) for m, n, waves in tiles]
-            if not mx:
-                made += [(target, kind, PlainConfig(m, n, min(step, 64), w), 259) for m, n, w in ragged_tiles()]
+    for target, kind, where in itertools.product(("gfx942", "gfx950", "gfx1250"), KINDS, PLACES):
+        if kind.startswith("mx") and target == "gfx942":
+            continue
+        with amdwarp.emulate(target), recording() as found:
+            call(target, kind, where)
+        made += [(target, kind, where, config) for config in legal_tiles(found[0], get_target(target))]
     return made
 
 
 def name_of(case):
-    target, kind, config, k = case
-    return f"{target} {kind} {config.name} K {k}".replace("plain ", "")
+    target, kind, where, config = case
+    waves = f"{config.num_warps} waves" + (", 1 stage" if config.stages == 1 else "")
+    return f"{target} {kind} {where}: {config.name}, {waves}".replace("plain ", "")
 
 
 def compiled(case):
-    """The kernel of a case, with bias, activation and residual."""
-    target, kind, config, k = case
-    m, n = 128, 128
-    options = {"bias": np.zeros(n, np.float32), "activation": "silu", "residual": np.zeros((m, n), np.float16)}
+    """The kernel of a case."""
+    target, kind, where, config = case
     with amdwarp.emulate(target, execute=False) as emulation:
-        if kind in ("float16", "bfloat16", "float32"):
-            dtype = getattr(np, kind, None) or ml_dtypes.bfloat16
-            gemm.matmul(np.zeros((m, k), dtype), np.zeros((n, k), dtype).T, schedule=config, **options)
-        elif kind == "int8":
-            gemm.int8_matmul(np.zeros((m, k), np.int8), np.zeros((n, k), np.int8).T, schedule=config, **options)
-        elif kind in ("fp8", "blocks"):
-            dtype = getattr(ml_dtypes, fp8_for("float8_e4m3fn", target))
-            scales = (np.ones((m, -(-k // 128)), np.float32), np.ones((-(-k // 128), 1), np.float32))
-            given = scales if kind == "blocks" else ()
-            gemm.scaled_matmul(np.zeros((m, k), dtype), np.zeros((n, k), dtype).T, *given, schedule=config, **options)
-        else:
-            stored, names = (k // 2, "e2m1") if kind == "mxfp4" else (k * 3 // 4, "e2m3")
-            a, b = np.zeros((m, stored), np.uint8), np.zeros((n, stored), np.uint8).T
-            scales = np.zeros((m, k // 32), np.uint8), np.zeros((n, k // 32), np.uint8).T
-            gemm.scaled_matmul(a, b, *scales, format_a=names, format_b=names, schedule=config, **options)
+        call(target, kind, where, schedule=config)
     return emulation.records[0][1]
 
 
@@ -85,7 +93,7 @@ CASES = cases()
 
 
 def fits(case, update):
-    program, config = compiled(case), case[2]
+    program, config = compiled(case), case[3]
     used = resources(program.asm["amdgcn"])
     assert (used.spills, used.scratch_bytes) == (0, 0)
     budgets = json.loads(BUDGETS.read_text()) if BUDGETS.exists() else {}
@@ -101,7 +109,7 @@ def fits(case, update):
     assert program.metadata.shared <= max(bound, config.scratch_bytes())
 
 
-@pytest.mark.parametrize("case", CASES[::13], ids=name_of)
+@pytest.mark.parametrize("case", CASES[::31], ids=name_of)
 def test_some_configurations(case, request):
     fits(case, False)
 

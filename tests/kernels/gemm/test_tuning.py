@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from concurrent.futures import Executor, Future
 
 import numpy as np
 import pytest
 from amdwarp.kernels import gemm
-from amdwarp.kernels.gemm import Job, PlainConfig, choice, dense, tuning
+from amdwarp.kernels.gemm import Job, PlainConfig, choice, tuning
+from amdwarp.kernels.gemm.dispatch import recording
 from amdwarp.kernels.gemm.tables import problems
 
 import amdwarp
-from amdwarp import UsageError
+from amdwarp import UsageError, runtime
 from amdwarp.target import TARGETS as KNOWN
 from amdwarp.target import get_target
 
@@ -52,6 +54,74 @@ def test_what_is_tuned_is_kept_and_used(few, folder):
     assert product(m=9) != few, "another class"
     tuning.forget()
     assert product() == before
+
+
+def large(schedule=None, tune=False):
+    a, b = np.ones((128, 64), np.float16), np.ones((64, 128), np.float16)
+    with amdwarp.emulate("gfx950") as emulation:
+        out = gemm.matmul(a, b, schedule=schedule, tune=tune)
+    assert (out == 64).all()
+    return emulation.records[0][0].constexprs["S"]
+
+
+def test_scheduled_kernels_are_tried_and_kept(folder, monkeypatch):
+    slow = PlainConfig(16, 16, 16, 1, schedule="persistent", programs=1)
+    scheduled, plain = gemm.SCHEDULES["inter_wave_256x128"], slow
+    monkeypatch.setattr(tuning, "scheduled_candidates", lambda *_: [scheduled])
+    monkeypatch.setattr(tuning, "candidates", lambda *_: [plain])
+    assert large() == gemm.SCHEDULES["inter_wave_128"], "the rule"
+    assert large(tune=True) == scheduled and large() == scheduled and large("auto") == scheduled
+    (entry,) = json.loads((folder / "gemm-gfx950.json").read_text()).values()
+    assert entry["schedule"] == "inter_wave_256x128"
+    assert large("plain") != plain and large("plain", tune=True) == plain and large("plain") == plain
+    assert large() == scheduled, "plain products have an entry of their own"
+
+
+def test_every_legal_scheduled_kernel_is_a_candidate():
+    for target, names in (
+        ("gfx942", {"intra_wave_gfx942", "intra_wave_256_gfx942"}),
+        ("gfx950", {"inter_wave_256", "inter_wave_256x128", "inter_wave_128", "intra_wave"}),
+        ("gfx1250", set()),
+    ):
+        record = get_target(target)
+        problem = capture(np.zeros((256, 64), np.float16), np.zeros((256, 64), np.float16).T, target, None)
+        tried = tuning.all_candidates(problem, record, record.compute_units)
+        assert {gemm.schedule_name(one) for one in tried if not isinstance(one, PlainConfig)} == names
+        assert any(isinstance(one, PlainConfig) for one in tried)
+
+
+def test_measuring_takes_the_fastest(monkeypatch):
+    """With a stand-in for the GPU: launches move a clock, events read it."""
+    torch = pytest.importorskip("torch")
+    scheduled, parts = gemm.SCHEDULES["inter_wave_128"], PlainConfig(64, 64, 64, schedule="split_k", splits=2)
+    clock = {"now": 0.0, scheduled: 5.0, parts: 3.0, "launches": 0}
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = clock["now"]
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, other):
+            return other.at - self.at
+
+    def run(launch):
+        clock["now"] += clock[launch.constexprs["S"]]
+        clock["launches"] += 1
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(runtime, "run", run)
+    a, b = torch.zeros(128, 128, dtype=torch.float16), torch.zeros(128, 128, dtype=torch.float16)
+    with amdwarp.emulate("gfx950"), recording() as found:
+        gemm.matmul(a, b)
+    best, microseconds = tuning.measure(found[0], get_target("gfx950"), 256, [scheduled, parts])
+    assert (best, microseconds) == (scheduled, 5000.0), "two launches of 3 are slower than one of 5"
+    assert clock["launches"] == 13 + 26
 
 
 def test_another_package_or_a_broken_file_is_not_used(few, folder, monkeypatch):
@@ -111,11 +181,9 @@ def test_the_rule_is_legal_for_every_shape(target):
             assert chosen.constraints(record, problem) == []
 
 
-def capture(a, b, target):
-    found = []
-    with pytest.MonkeyPatch.context() as patched, amdwarp.emulate(target):
-        patched.setattr(dense, "run_plain", lambda problem, *_: found.append(problem))
-        gemm.matmul(a, b, schedule="plain", out=np.broadcast_to(a.dtype.type(0), (a.shape[0], b.shape[1])).copy())
+def capture(a, b, target, schedule="plain"):
+    with amdwarp.emulate(target), recording() as found:
+        gemm.matmul(a, b, schedule=schedule, out=np.broadcast_to(a.dtype.type(0), (a.shape[0], b.shape[1])).copy())
     return found[0]
 
 
