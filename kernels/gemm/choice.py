@@ -69,7 +69,8 @@ def _candidates(problem: PlainProblem, target: Target) -> list[PlainConfig]:
     narrow = max(problem.a.element_bytes, problem.b.element_bytes)
     tile_k = 128 if narrow <= 1 else 64 if narrow <= 2 else 32
     if whole(problem):
-        return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in TILES]
+        tiles = TILES if problem.n % 16 == 0 else ragged_columns()[problem.blockwise :]
+        return [PlainConfig(m, n, tile_k, num_warps=waves) for m, n, waves in tiles]
     # element by element, each with a mask: 128x128x64 of fp16 spilled 6 scalar registers on gfx942, 64x64x128 of
     # fp8 7 on gfx950, 16x64x64 of fp16 by two waves 41 there, a pipelined 32x64x64 with block scales 4 on gfx1250
     stages = 1 if problem.blockwise and target.arch == "gfx1250" else 2
@@ -83,7 +84,8 @@ def _candidates_mx(problem: PlainProblem, target: Target) -> list[PlainConfig]:
         tiles = small_tiles(TILES_MX6, 32 if target.wave_size == 32 else 64)
         return [PlainConfig(m, n, 128, num_warps=waves) for m, n, waves in tiles]
     made = []
-    for m, n, waves in TILES_MX if whole(problem) else ragged_tiles(TILES_MX):
+    tiles = TILES_MX if problem.n % 16 == 0 else ((128, 64, 8), *TILES_MX[1:])
+    for m, n, waves in tiles if whole(problem) else ragged_tiles(TILES_MX):
         # few rows are bound by the latency of a step: 16x4096x8192 of fp4 on gfx950, 8 parts, is modelled at 10,329 clk
         # in steps of 512 elements and 14,291 of 256; 32 rows at 13,917 in steps of 512 and 26,785 of 128
         longest = 512 if m <= 32 and whole(problem) else 128
@@ -99,6 +101,15 @@ def _power(extent: int) -> int:
 def ragged_tiles(tiles: tuple[tuple[int, int, int], ...] = TILES) -> tuple[tuple[int, int, int], ...]:
     """The tiles of operands that are loaded element by element, and their waves."""
     return tuple((m, n, max(waves, 4)) for m, n, waves in small_tiles(tiles))
+
+
+def ragged_columns() -> tuple[tuple[int, int, int], ...]:
+    """The tiles of outputs whose elements are stored one by one, and their waves.
+
+    Each element's mask takes two scalars: four waves spilled 47 to 122 of them in 128x128 on gfx950, and 1 to 3 in
+    128x64 on gfx1250; eight still 3 in 128x128 with scales of blocks or E8M0 on gfx950.
+    """
+    return tuple((m, n, 8 if m * n >= 128 * 64 else waves) for m, n, waves in TILES)
 
 
 def small_tiles(tiles: tuple[tuple[int, int, int], ...], edge: int = 64) -> tuple[tuple[int, int, int], ...]:

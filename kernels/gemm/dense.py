@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from typing import Any
 
 from amdwarp.target import Target
@@ -28,7 +26,7 @@ from .forms import (
 )
 from .operands import Array, check_same_place, device_of, rank, read
 from .plain_config import PlainConfig
-from .plain_problem import Operand, PlainProblem
+from .plain_problem import Operand, PlainProblem, folded
 from .preshuffle import ShuffledWeight
 
 PRECISIONS = {"ieee": "ieee", "xf32": "tf32"}
@@ -193,7 +191,7 @@ def _problem(
         residual_column=residual.strides[-1] if residual is not None else 0,
         precision=PRECISIONS[precision],
     )
-    return _folded(problem)
+    return folded(problem)
 
 
 def _step(array: Array, axis: int) -> int:
@@ -202,36 +200,6 @@ def _step(array: Array, axis: int) -> int:
         return array.strides[axis]
     other = array.strides[-3 - axis] if axis in (-1, -2) else 0
     return 1 if axis == -1 and other != 1 else max(16, array.shape[-3 - axis])
-
-
-def _folded(problem: PlainProblem) -> PlainProblem:
-    """Batch dimensions that B does not have, folded into rows where steps allow it: x @ w of a (…, K) activation."""
-    if not problem.batch or any(problem.b.batch) or problem.epilogue.bias == "row":
-        return problem
-    steps = [
-        (problem.a.batch, problem.a.line),
-        (problem.out_batch, problem.out_line),
-        *([(problem.residual_batch, problem.residual_line)] if problem.residual is not None else []),
-    ]
-    extents = (*problem.batch, problem.m)
-    wanted = [extent for extent in extents if extent != 1]
-    lines = []
-    for batch, line in steps:
-        kept = [step for step, extent in zip((*batch, line), extents, strict=True) if extent != 1]
-        if any(big != small * extent for big, small, extent in zip(kept, kept[1:], wanted[1:], strict=False)):
-            return problem
-        lines.append(kept[-1] if kept else line)
-    folded = replace(
-        problem,
-        m=math.prod(extents),
-        batch=(),
-        a=replace(problem.a, batch=(), line=lines[0]),
-        b=replace(problem.b, batch=()),
-        out_batch=(),
-        out_line=lines[1],
-        residual_batch=(),
-    )
-    return replace(folded, residual_line=lines[2]) if problem.residual is not None else folded
 
 
 # ---- public functions

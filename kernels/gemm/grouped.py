@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from .dense import PRECISIONS, _check_dtypes, _check_precision, _step
 from .dispatch import check_schedule, run_product
-from .forms import Extras, by_operator, check_extents, epilogue_of, error, output, output_columns, read_bias
+from .dtypes import FP8, refuse_foreign_fp8
+from .forms import (
+    Extras,
+    by_operator,
+    check_extents,
+    epilogue_of,
+    error,
+    output,
+    output_columns,
+    read_bias,
+    refuse_gradients,
+)
 from .operands import Array, check_same_place, device_of, place_of, read
-from .plain_config import PlainConfig
+from .plain_config import BLOCK_K, PlainConfig
 from .plain_problem import Operand, PlainProblem
+from .scale_forms import plain_scale
 
 
 def grouped_matmul(
@@ -18,6 +32,8 @@ def grouped_matmul(
     offsets: Any,
     *,
     out: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     bias: Any = None,
     activation: str | None = None,
     scale: float = 1.0,
@@ -35,32 +51,46 @@ def grouped_matmul(
     kernel takes offsets that are out of range or not ascending as the nearest ones that are.
 
     Args:
-        a, b: fp16, bf16 or fp32, of any strides that are not negative.
+        a, b: fp16, bf16 or fp32, of any strides that are not negative; in the first form fp8 too, without gradients.
         offsets: (G,) int32: the end of each group, ascending, as ``torch.nn.functional.grouped_mm`` takes ``offs``.
+        scale_a: of fp8: fp32, one value, (T, 1): one a row, (T, ceil(K / 128)): one every 128 along K, or None.
+        scale_b: of fp8: fp32, one value, (G, 1, 1): one a matrix, (G, 1, N): one a column, (G, ceil(K / 128), N) or
+            (G, ceil(K / 128), ceil(N / 128)): one a 128x128 block, or None.
         bias: (G, N), the first form only; fp16, bf16 or fp32.
-        out, activation, scale, out_dtype, precision: as for `matmul`; the first form only for activation.
+        out, activation, scale, out_dtype, precision: as for `matmul`; the first form only for activation. fp8 operands
+            give bf16 by default.
         schedule: ``plain``, a `PlainConfig` without parts along K, or None for the choice of the shape.
 
     Raises:
         UsageError: what cannot be computed, before anything is launched; on the CPU, offsets that are no ends, too.
     """
     extras = Extras(scale, bias, "column", activation, None, 1.0, out_dtype)
-    if by_operator("grouped_matmul", (a, b, offsets, *extras.arrays.values()), out, schedule):
-        from . import torch_ops
+    scales = {name: one for name, one in (("scale_a", scale_a), ("scale_b", scale_b)) if one is not None}
+    if by_operator("grouped_matmul", (a, b, offsets, *scales.values(), *extras.arrays.values()), out, schedule):
+        from . import torch_grouped
 
-        return torch_ops.grouped(a, b, offsets, extras, precision)
-    return grouped(a, b, offsets, extras, out=out, precision=precision, schedule=schedule)
+        return torch_grouped.grouped(a, b, offsets, scales, extras, precision)
+    return grouped(a, b, offsets, extras, scales, out=out, precision=precision, schedule=schedule)
 
 
 def grouped(
-    a: Any, b: Any, offsets: Any, extras: Extras, *, out: Any = None, precision: str = "ieee", schedule: Any = None
+    a: Any,
+    b: Any,
+    offsets: Any,
+    extras: Extras,
+    scales: Mapping[str, Any],
+    *,
+    out: Any = None,
+    precision: str = "ieee",
+    schedule: Any = None,
 ) -> Any:
     """What `grouped_matmul` does, without gradients."""
     construct = "grouped_matmul"
     left, right, ends = (read(name, value, construct) for name, value in (("a", a), ("b", b), ("offsets", offsets)))
-    arrays = [left, right, ends, *([read("bias", extras.bias, construct)] if extras.bias is not None else [])]
+    factors = {name: read(name, value, construct) for name, value in scales.items()}
+    further = [*factors.values(), *(read(name, value, construct) for name, value in extras.arrays.items())]
+    arrays = [left, right, ends, *further]
     check_same_place(arrays, construct)
-    _check_dtypes(construct, left, right)
     if left.ndim != 2 or right.ndim not in (2, 3):
         raise error(
             construct,
@@ -70,17 +100,56 @@ def grouped(
     if ends.dtype != "int32" or ends.ndim != 1 or (ends.size > 1 and ends.strides != (1,)):
         raise error(construct, f"offsets is {ends.describe()}", "pass a contiguous (G,) array of int32")
     target, compute_units = device_of(a, "a", construct)
-    _check_precision(construct, precision, left.dtype, target)
     by_rows = right.ndim == 3
+    if left.dtype in FP8 and by_rows:
+        _check_fp8(construct, arrays, target.arch, precision)
+        extras = extras if extras.out_dtype is not None else replace(extras, out_dtype="bfloat16")
+    else:
+        _check_dtypes(construct, left, right)
+        _check_precision(construct, precision, left.dtype, target)
+        if factors:
+            remedy = "pass fp8 operands in groups of rows, or no scales"
+            raise error(construct, f"{next(iter(factors))} of {left.dtype} operands", remedy)
     limit = left.shape[0] if by_rows else left.shape[1]
     _check_offsets(construct, ends, limit)
-    problem = (_by_rows if by_rows else _by_k)(construct, left, right, ends, extras, out, arrays, precision)
+    if by_rows:
+        problem = _by_rows(construct, left, right, ends, extras, out, arrays, precision)
+        problem = _with_scales(construct, problem, factors)
+    else:
+        problem = _by_k(construct, left, right, ends, extras, out, arrays, precision)
     check_schedule(construct, schedule)
     if schedule not in (None, "auto", "plain") and not isinstance(schedule, PlainConfig):
         raise error(construct, f"there is no schedule {schedule!r} of it", "take plain, a PlainConfig, or None")
     if problem.out.size:
         run_product(problem, schedule, target, compute_units)
     return problem.result
+
+
+def _check_fp8(construct: str, arrays: list[Array], arch: str, precision: str) -> None:
+    """Refuse operands that fp8 ones do not go with, and gradients."""
+    for one in arrays[:2]:
+        if one.dtype not in FP8:
+            raise error(construct, f"a is {arrays[0].dtype} and b is {arrays[1].dtype}", "convert one of them")
+        refuse_foreign_fp8(one.name, one.dtype, arch, construct)
+    if precision != "ieee":
+        raise error(construct, f"precision = {precision!r} with fp8 operands", "pass ieee")
+    refuse_gradients(construct, arrays, "quantised products have none")
+
+
+def _with_scales(construct: str, problem: PlainProblem, factors: Mapping[str, Array]) -> PlainProblem:
+    """A product of groups of rows, with the scales of rows and of each group's matrix."""
+    if "scale_a" in factors:
+        found = plain_scale(construct, factors["scale_a"], "a", problem.m, problem.k)
+        if found.block != 1:
+            shapes = f"(), ({problem.m}, 1), ({problem.m}, {-(-problem.k // BLOCK_K)})"
+            text = f"scale_a is {factors['scale_a'].describe()}, in which blocks cross groups"
+            raise error(construct, text, f"pass one of the shapes {shapes}")
+        problem = replace(problem, scale_a=found)
+    if "scale_b" in factors:
+        columns = problem.n * (2 if problem.epilogue.gated else 1)
+        found = plain_scale(construct, factors["scale_b"], "b", columns, problem.k, (problem.group_count,))
+        problem = replace(problem, scale_b=replace(found, batch=(), group=found.batch[0] if found.batch else 0))
+    return problem
 
 
 def _check_offsets(construct: str, ends: Array, limit: int) -> None:

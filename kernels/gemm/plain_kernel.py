@@ -15,7 +15,8 @@ import triton.language as tl
 
 from amdwarp.jit import jit
 
-from .epilogue_device import finish
+from .plain_load import block_scale, fetch, fetch_columns, mx_scales
+from .plain_store import add_part, store_part, write
 
 
 @triton.jit
@@ -34,89 +35,6 @@ def tile_of(tile, tiles_m, tiles_n, S: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
-def fetch(base, outer, outer_stride, inner, inner_stride, outer_left, k_left, X: tl.constexpr, EVEN: tl.constexpr):
-    """One operand tile; `outer` and `inner` are element numbers of rows (columns) and of K, broadcastable.
-
-    Lines past the end repeat the last one, or are masked where they are the contiguous dimension; K is masked.
-    """
-    if X.wide:
-        outer = outer.to(tl.int64)
-        inner = inner.to(tl.int64)
-    if X.format == "e2m1":
-        k_left = tl.cdiv(k_left, 2)
-    if X.mask_outer:
-        lines = outer
-    else:
-        lines = tl.minimum(outer, outer_left - 1)
-    if X.vector:
-        # preshuffled: 16 lines, each with `vector` consecutive k, stand together
-        at = lines // 16 * outer_stride + inner // X.vector * (16 * X.vector) + lines % 16 * X.vector + inner % X.vector
-    elif X.format == "e2m3" or X.format == "e3m2":
-        at = lines * outer_stride + inner * 6 // 8 * inner_stride
-    else:
-        at = lines * outer_stride + inner * inner_stride
-    mask = None
-    if X.mask_outer:
-        mask = outer < outer_left
-        if not EVEN:
-            mask = mask & (inner < k_left)
-    elif not EVEN:
-        mask = (inner < k_left) & (outer >= 0)
-    if mask is None:
-        x = tl.load(base + at)
-    else:
-        x = tl.load(base + at, mask=mask, other=0.0)
-    if X.format == "e2m3" or X.format == "e3m2":
-        x = widen(x, base, at, inner, inner_stride, mask, X)
-    return x
-
-
-@triton.jit
-def fetch_columns(base, columns, column_stride, ks, k_stride, n_left, k_left, X: tl.constexpr, EVEN: tl.constexpr):
-    """A tile of B, (K, columns)."""
-    if X.format == "e2m3" or X.format == "e3m2":
-        # Triton sees no order in six-bit addresses, and would give neighbouring lanes the second dimension: that is K
-        rows = fetch(base, columns[:, None], column_stride, ks[None, :], k_stride, n_left, k_left, X, EVEN)
-        tile = tl.trans(rows)
-    else:
-        tile = fetch(base, columns[None, :], column_stride, ks[:, None], k_stride, n_left, k_left, X, EVEN)
-    return tile
-
-
-@triton.jit
-def widen(low, base, at, inner, inner_stride, mask, X: tl.constexpr):
-    """Six-bit floats, four in three bytes, as e4m3, which holds every value of both six-bit formats."""
-    shift = inner * 6 % 8
-    # an element that ends in its first byte reads that one twice: a mask for it would take two scalars a load
-    at += tl.where(shift > 2, inner_stride, 0)
-    if mask is None:
-        high = tl.load(base + at)
-    else:
-        high = tl.load(base + at, mask=mask, other=0)
-    bits = (low.to(tl.int32) | (high.to(tl.int32) << 8)) >> shift
-    sign = (bits & 32) << 10
-    # As the low exponent and high fraction bits of an fp16 the value is too small by the difference of the biases.
-    if X.format == "e2m3":
-        value = (sign | (bits & 31) << 7).to(tl.int16).to(tl.float16, bitcast=True) * 16384.0
-    else:
-        value = (sign | (bits & 31) << 8).to(tl.int16).to(tl.float16, bitcast=True) * 4096.0
-    return value.to(tl.float8e4nv)
-
-
-@triton.jit
-def mx_scales(base, lines, line_stride, k0, k_stride, lines_left, k, TILE_K: tl.constexpr, EVEN: tl.constexpr):
-    """E8M0 scales of one operand tile, (lines, TILE_K / 32); 1 past the end of K."""
-    groups = k0 // 32 + tl.arange(0, TILE_K // 32)
-    at = tl.minimum(lines, lines_left - 1)[:, None].to(tl.int64) * line_stride + groups[None, :].to(tl.int64) * k_stride
-    if EVEN:
-        scales = tl.load(base + at)
-    else:
-        inside = (groups * 32 < k)[None, :] & (lines >= 0)[:, None]
-        scales = tl.load(base + at, mask=inside, other=127)
-    return scales
-
-
-@triton.jit
 def multiply(x, y, x_scale, y_scale, acc, D: tl.constexpr):
     """acc + x @ y of one K step."""
     if D.mx:
@@ -126,13 +44,6 @@ def multiply(x, y, x_scale, y_scale, acc, D: tl.constexpr):
     else:
         acc = tl.dot(x, y, acc, input_precision=D.precision)
     return acc
-
-
-@triton.jit
-def block_scale(base, lines, block, line_stride, lines_left, at_k, k_stride):
-    """Blockwise scales of a step's lines."""
-    at = (tl.minimum(lines, lines_left - 1) // block).to(tl.int64) * line_stride
-    return tl.load(base + at + at_k.to(tl.int64) * k_stride)
 
 
 @triton.jit
@@ -190,74 +101,6 @@ def accumulate(
 
 
 @triton.jit
-def operand_scale(scale_a, scale_b, rows, columns, sa_m, sb_n, D: tl.constexpr):
-    """Product of the scales that do not change along K, broadcastable against the tile; None where there are none."""
-    left = None
-    right = None
-    both = None
-    if D.scale_a == "tensor":
-        left = tl.load(scale_a)
-    elif D.scale_a == "line":
-        left = tl.load(scale_a + rows.to(tl.int64) * sa_m)[:, None]
-    if D.scale_b == "tensor":
-        right = tl.load(scale_b)
-    elif D.scale_b == "line":
-        right = tl.load(scale_b + columns.to(tl.int64) * sb_n)[None, :]
-    if left is None:
-        both = right
-    elif right is None:
-        both = left
-    else:
-        both = left * right
-    return both
-
-
-@triton.jit
-def write(
-    acc, gated, c, bias, residual, scale_a, scale_b, row, column, m, n, keep, c_m, c_n, r_m, r_n, bias_step, sa_m, sb_n,
-    alpha, beta, D: tl.constexpr, E: tl.constexpr, S: tl.constexpr,
-):  # fmt: skip
-    """Run the epilogue on a tile's sums and store it; pointers are those of the matrix, not of the tile."""
-    rows = row + tl.arange(0, S.tile_m)
-    columns = column + tl.arange(0, S.tile_n)
-    inside = (rows < m)[:, None] & (columns < n)[None, :]
-    if D.raw:
-        value = acc
-    else:
-        safe_rows = tl.minimum(rows, m - 1)
-        safe_columns = tl.minimum(columns, n - 1)
-        scale = operand_scale(scale_a, scale_b, safe_rows, safe_columns, sa_m, sb_n, D)
-        gated_scale = None
-        added = None
-        gated_added = None
-        old = None
-        if E.gated:
-            gated_scale = operand_scale(scale_a, scale_b, safe_rows, safe_columns + n, sa_m, sb_n, D)
-        if E.bias == "column":
-            added = tl.load(bias + safe_columns.to(tl.int64) * bias_step).to(tl.float32)[None, :]
-            if E.gated:
-                gated_added = tl.load(bias + (safe_columns + n).to(tl.int64) * bias_step).to(tl.float32)[None, :]
-        elif E.bias == "row":
-            added = tl.load(bias + safe_rows.to(tl.int64) * bias_step).to(tl.float32)[:, None]
-            gated_added = added
-        if E.residual:
-            at = safe_rows[:, None].to(tl.int64) * r_m + safe_columns[None, :].to(tl.int64) * r_n
-            old = tl.load(residual + at).to(tl.float32)
-        value = finish(
-            acc.to(tl.float32), gated.to(tl.float32), alpha, scale, gated_scale, added, gated_added, old, beta, E
-        )
-        if D.groups == "rows":
-            value = tl.where(keep, value, 0.0)
-    if D.wide_c:
-        at = rows[:, None].to(tl.int64) * c_m + columns[None, :].to(tl.int64) * c_n
-        tl.store(c + at, value.to(c.dtype.element_ty), mask=inside)
-    else:
-        corner = c + row.to(tl.int64) * c_m + column.to(tl.int64) * c_n
-        at = tl.arange(0, S.tile_m)[:, None] * c_m + tl.arange(0, S.tile_n)[None, :] * c_n
-        tl.store(corner + at, value.to(c.dtype.element_ty), mask=inside)
-
-
-@triton.jit
 def group_of_row_tile(tile_row, offsets, groups, m, S: tl.constexpr):
     """(group, first row, end of the group's rows) of a tile row; group `groups` is what lies behind the last offset.
 
@@ -282,10 +125,22 @@ def group_of_row_tile(tile_row, offsets, groups, m, S: tl.constexpr):
 
 
 @triton.jit
+def batch_scales(
+    scale_a, scale_b, outer, inside, sa_outer, sa_inner, sb_outer, sb_inner, D: tl.constexpr
+):  # fmt: skip
+    """Scales of one matrix of the batch."""
+    if D.scale_a != "none":
+        scale_a += outer * sa_outer + inside * sa_inner
+    if D.scale_b != "none":
+        scale_b += outer * sb_outer + inside * sb_inner
+    return scale_a, scale_b
+
+
+@triton.jit
 def compute(
     tile, first, last, slot, whole, a, b, c, work, scale_a, scale_b, bias, residual, offsets, m, n, k, inner, groups,
     a_outer, a_inner, a_m, a_k, b_outer, b_inner, b_k, b_n, c_outer, c_inner, c_m, c_n, r_outer, r_inner, r_m, r_n,
-    sa_m, sa_k, sb_k, sb_n, bias_step, bias_group, alpha, beta,
+    sa_m, sa_k, sb_k, sb_n, sa_outer, sa_inner, sb_outer, sb_inner, bias_step, bias_group, alpha, beta,
     D: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, S: tl.constexpr,
 ):  # fmt: skip
     """K steps `first` to `last` of one tile of one matrix of the batch: to the output if `whole`, else to a slot."""
@@ -308,12 +163,18 @@ def compute(
     c += outer * c_outer + inside * c_inner
     if E.residual:
         residual += outer * r_outer + inside * r_inner
+    if D.batched_scales:
+        scale_a, scale_b = batch_scales(
+            scale_a, scale_b, outer, inside, sa_outer, sa_inner, sb_outer, sb_inner, D
+        )  # fmt: skip
     if D.groups == "rows":
         group, row, end = group_of_row_tile(tile_row, offsets, groups, m, S)
         keep = group < groups
         last = tl.where(keep & (row < end), last, first)
         group = tl.minimum(group, groups - 1)
         b += group.to(tl.int64) * b_inner
+        if D.group_scales:
+            scale_b += group.to(tl.int64) * sb_inner
         if E.bias is not None:
             bias += group.to(tl.int64) * bias_group
     elif D.groups == "k":
@@ -354,40 +215,12 @@ def compute(
         )  # fmt: skip
 
 
-@triton.jit
-def store_part(acc, gated, work, slot, E: tl.constexpr, S: tl.constexpr):
-    """Store the sums of some K steps of a tile, or add them to those that are there."""
-    SIZE: tl.constexpr = S.tile_m * S.tile_n
-    at = tl.arange(0, S.tile_m)[:, None] * S.tile_n + tl.arange(0, S.tile_n)[None, :]
-    work += slot.to(tl.int64) * (SIZE * (2 if E.gated else 1))
-    if S.atomic:
-        tl.atomic_add(work + at, acc, sem="relaxed")
-        if E.gated:
-            tl.atomic_add(work + SIZE + at, gated, sem="relaxed")
-    else:
-        tl.store(work + at, acc)
-        if E.gated:
-            tl.store(work + SIZE + at, gated)
-
-
-@triton.jit
-def add_part(acc, gated, work, slot, E: tl.constexpr, S: tl.constexpr):
-    """Add a slot of the workspace."""
-    SIZE: tl.constexpr = S.tile_m * S.tile_n
-    at = tl.arange(0, S.tile_m)[:, None] * S.tile_n + tl.arange(0, S.tile_n)[None, :]
-    work += slot.to(tl.int64) * (SIZE * (2 if E.gated else 1))
-    acc += tl.load(work + at)
-    if E.gated:
-        gated += tl.load(work + SIZE + at)
-    return acc, gated
-
-
 @jit
 @triton.jit
 def plain(
     a, b, c, work, scale_a, scale_b, bias, residual, offsets, m, n, k, tiles, inner, groups,
     a_outer, a_inner, a_m, a_k, b_outer, b_inner, b_k, b_n, c_outer, c_inner, c_m, c_n, r_outer, r_inner, r_m, r_n,
-    sa_m, sa_k, sb_k, sb_n, bias_step, bias_group, alpha, beta,
+    sa_m, sa_k, sb_k, sb_n, sa_outer, sa_inner, sb_outer, sb_inner, bias_step, bias_group, alpha, beta,
     D: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, S: tl.constexpr,
 ):  # fmt: skip
     """`tiles` output tiles, over all matrices of the batch."""
@@ -403,7 +236,7 @@ def plain(
                 tile, 0, steps, tile, True, a, b, c, work, scale_a, scale_b, bias, residual, offsets,
                 m, n, k, inner, groups, a_outer, a_inner, a_m, a_k, b_outer, b_inner, b_k, b_n,
                 c_outer, c_inner, c_m, c_n, r_outer, r_inner, r_m, r_n, sa_m, sa_k, sb_k, sb_n,
-                bias_step, bias_group, alpha, beta, D, A, B, E, S,
+                sa_outer, sa_inner, sb_outer, sb_inner, bias_step, bias_group, alpha, beta, D, A, B, E, S,
             )  # fmt: skip
     elif S.schedule == "stream_k":
         share = tl.cdiv(tiles * steps, tl.num_programs(0))
@@ -420,7 +253,7 @@ def plain(
                 tile, first, last, slot, whole, a, b, c, work, scale_a, scale_b, bias, residual, offsets,
                 m, n, k, inner, groups, a_outer, a_inner, a_m, a_k, b_outer, b_inner, b_k, b_n,
                 c_outer, c_inner, c_m, c_n, r_outer, r_inner, r_m, r_n, sa_m, sa_k, sb_k, sb_n,
-                bias_step, bias_group, alpha, beta, D, A, B, E, S,
+                sa_outer, sa_inner, sb_outer, sb_inner, bias_step, bias_group, alpha, beta, D, A, B, E, S,
             )  # fmt: skip
             at += last - first
     else:
@@ -434,7 +267,7 @@ def plain(
             tile, first, last, slot, True, a, b, c, work, scale_a, scale_b, bias, residual, offsets,
             m, n, k, inner, groups, a_outer, a_inner, a_m, a_k, b_outer, b_inner, b_k, b_n,
             c_outer, c_inner, c_m, c_n, r_outer, r_inner, r_m, r_n, sa_m, sa_k, sb_k, sb_n,
-            bias_step, bias_group, alpha, beta, D, A, B, E, S,
+            sa_outer, sa_inner, sb_outer, sb_inner, bias_step, bias_group, alpha, beta, D, A, B, E, S,
         )  # fmt: skip
 
 
@@ -442,8 +275,8 @@ def plain(
 @triton.jit
 def combine(
     c, work, scale_a, scale_b, bias, residual, m, n, k, tiles, inner, programs,
-    c_outer, c_inner, c_m, c_n, r_outer, r_inner, r_m, r_n, sa_m, sb_n, bias_step, alpha, beta,
-    D: tl.constexpr, E: tl.constexpr, S: tl.constexpr,
+    c_outer, c_inner, c_m, c_n, r_outer, r_inner, r_m, r_n, sa_m, sb_n, sa_outer, sa_inner, sb_outer, sb_inner,
+    bias_step, alpha, beta, D: tl.constexpr, E: tl.constexpr, S: tl.constexpr,
 ):  # fmt: skip
     """Add a tile's slots in the order of K, run the epilogue and store it: one workgroup a tile."""
     ACC: tl.constexpr = tl.int32 if D.accumulator == "int32" else tl.float32
@@ -477,6 +310,10 @@ def combine(
         c += outer * c_outer + inside * c_inner
         if E.residual:
             residual += outer * r_outer + inside * r_inner
+        if D.batched_scales:
+            scale_a, scale_b = batch_scales(
+                scale_a, scale_b, outer, inside, sa_outer, sa_inner, sb_outer, sb_inner, D
+            )  # fmt: skip
         write(
             acc, gated, c, bias, residual, scale_a, scale_b, tile_row * S.tile_m, tile_column * S.tile_n, m, n, True,
             c_m, c_n, r_m, r_n, bias_step, sa_m, sb_n, alpha, beta, D, E, S,

@@ -12,7 +12,7 @@ from amdwarp.target import Target
 from .dtypes import FORMATS
 from .operands import Array
 from .plain_config import EXTENT_LIMIT, SHUFFLE_ROWS, PlainConfig
-from .plain_problem import Description, Operand, PlainProblem, Side
+from .plain_problem import Description, Operand, PlainProblem, Scale, Side
 
 #: Buffer instructions and 32-bit offsets reach this far, bytes.
 OFFSET_LIMIT = 0x7FFFFFFE
@@ -62,6 +62,8 @@ def _two_batch_dimensions(problem: PlainProblem) -> list[PlainProblem]:
                 b=replace(joined.b, batch=pad + joined.b.batch),
                 out_batch=pad + joined.out_batch,
                 residual_batch=pad + joined.residual_batch,
+                scale_a=_batched(joined.scale_a, lambda steps: pad + steps),
+                scale_b=_batched(joined.scale_b, lambda steps: pad + steps),
             )
         ]
     parts = []
@@ -69,6 +71,10 @@ def _two_batch_dimensions(problem: PlainProblem) -> list[PlainProblem]:
 
         def part(array: Array, steps: tuple[int, ...], at: int = at) -> Array:
             return _moved(array, at * steps[0])
+
+        def scale(one: Scale | None) -> Scale | None:
+            moved = None if one is None else replace(one, array=part(one.array, one.batch))
+            return _batched(moved, lambda steps: steps[1:])
 
         residual = joined.residual
         parts += _two_batch_dimensions(
@@ -81,9 +87,15 @@ def _two_batch_dimensions(problem: PlainProblem) -> list[PlainProblem]:
                 out_batch=joined.out_batch[1:],
                 residual=None if residual is None else part(residual, joined.residual_batch),
                 residual_batch=joined.residual_batch[1:],
+                scale_a=scale(joined.scale_a),
+                scale_b=scale(joined.scale_b),
             )
         )
     return parts
+
+
+def _batched(scale: Scale | None, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Scale | None:
+    return None if scale is None else replace(scale, batch=change(scale.batch))
 
 
 def _moved(array: Array, elements: int) -> Array:
@@ -108,7 +120,9 @@ def _moved(array: Array, elements: int) -> Array:
 
 def _joined(problem: PlainProblem) -> PlainProblem:
     """The same product with batch dimensions of 1 dropped, and neighbours joined that one step walks through."""
-    steps = [problem.a.batch, problem.b.batch, problem.out_batch, problem.residual_batch or (0,) * len(problem.batch)]
+    none = (0,) * len(problem.batch)
+    scales = [one.batch if one is not None and one.batch else none for one in (problem.scale_a, problem.scale_b)]
+    steps = [problem.a.batch, problem.b.batch, problem.out_batch, problem.residual_batch or none, *scales]
     kept: list[tuple[int, list[int]]] = []
     for at, extent in enumerate(problem.batch):
         if extent == 1:
@@ -118,7 +132,7 @@ def _joined(problem: PlainProblem) -> PlainProblem:
             kept[-1] = (kept[-1][0] * extent, own)
         else:
             kept.append((extent, own))
-    sides = [tuple(own[side] for _, own in kept) for side in range(4)]
+    sides = [tuple(own[side] for _, own in kept) for side in range(6)]
     return replace(
         problem,
         batch=tuple(extent for extent, _ in kept),
@@ -126,6 +140,8 @@ def _joined(problem: PlainProblem) -> PlainProblem:
         b=replace(problem.b, batch=sides[1]),
         out_batch=sides[2],
         residual_batch=sides[3],
+        scale_a=_batched(problem.scale_a, lambda _: sides[4]),
+        scale_b=_batched(problem.scale_b, lambda _: sides[5]),
     )
 
 
@@ -171,6 +187,8 @@ def describe(problem: PlainProblem, config: PlainConfig, target: Target) -> Desc
         groups=problem.groups,
         even_k=problem.k % config.tile_k == 0 and problem.groups != "k",
         wide_c=span * problem.out.itemsize >= OFFSET_LIMIT,
+        batched_scales=any(one is not None and any(one.batch) for one in (a, b)),
+        group_scales=b is not None and b.group != 0,
         raw=problem.epilogue.out == "int32",
         xcds=target.xcds,
     )
@@ -306,6 +324,10 @@ def _shared_arguments(problem: PlainProblem, work: Any) -> dict[str, Any]:
         "r_n": problem.residual_column,
         "sa_m": a.line if a is not None else 0,
         "sb_n": b.line if b is not None else 0,
+        "sa_outer": a.batch[0] if a is not None else 0,
+        "sa_inner": a.batch[1] if a is not None else 0,
+        "sb_outer": b.batch[0] if b is not None else 0,
+        "sb_inner": (b.group or b.batch[1]) if b is not None else 0,
         "bias_step": problem.bias_step,
         "alpha": float(problem.alpha),
         "beta": float(problem.beta),

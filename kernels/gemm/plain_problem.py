@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amdwarp.errors import UsageError
@@ -50,6 +50,8 @@ class Description:
     groups: str = ""
     even_k: bool = False
     wide_c: bool = False
+    batched_scales: bool = False
+    group_scales: bool = False
     raw: bool = False
     xcds: int = 8
 
@@ -95,6 +97,8 @@ class Scale:
             (E8M0, one every 32 along K).
         line, k: steps along rows (columns) and along K.
         block: rows (columns) under one scale, 1 or 128.
+        batch: steps of the batch dimensions, as many as the problem has; none where all matrices share them.
+        group: step between the scales of B of neighbouring groups of rows.
     """
 
     array: Array
@@ -102,6 +106,8 @@ class Scale:
     line: int = 0
     k: int = 0
     block: int = 1
+    batch: tuple[int, ...] = ()
+    group: int = 0
 
 
 @dataclass(frozen=True)
@@ -175,3 +181,39 @@ class PlainProblem:
 
     def error(self, problem: str, remedy: str) -> UsageError:
         return UsageError(problem, remedy=remedy, construct=self.construct)
+
+
+def folded(problem: PlainProblem) -> PlainProblem:
+    """Batch dimensions that B does not have, folded into rows where steps allow it: x @ w of a (…, K) activation."""
+    scale_a, scale_b = problem.scale_a, problem.scale_b
+    by_row = scale_a is None or scale_a.kind == "tensor" or scale_a.block == 1
+    own = any(problem.b.batch) or (scale_b is not None and any(scale_b.batch)) or problem.epilogue.bias == "row"
+    if not problem.batch or own or not by_row:
+        return problem
+    steps = {"a": (problem.a.batch, problem.a.line), "out": (problem.out_batch, problem.out_line)}
+    if problem.residual is not None:
+        steps["residual"] = (problem.residual_batch, problem.residual_line)
+    none = (0,) * len(problem.batch)
+    if scale_a is not None:
+        steps["scale_a"] = (scale_a.batch or none, scale_a.line)
+    extents = (*problem.batch, problem.m)
+    wanted = [extent for extent in extents if extent != 1]
+    lines = {}
+    for name, (batch, line) in steps.items():
+        kept = [step for step, extent in zip((*batch, line), extents, strict=True) if extent != 1]
+        if any(big != small * extent for big, small, extent in zip(kept, kept[1:], wanted[1:], strict=False)):
+            return problem
+        lines[name] = kept[-1] if kept else line
+    return replace(
+        problem,
+        m=math.prod(extents),
+        batch=(),
+        a=replace(problem.a, batch=(), line=lines["a"]),
+        b=replace(problem.b, batch=()),
+        out_batch=(),
+        out_line=lines["out"],
+        residual_batch=(),
+        residual_line=lines.get("residual", problem.residual_line),
+        scale_a=None if scale_a is None else replace(scale_a, batch=(), line=lines["scale_a"]),
+        scale_b=None if scale_b is None else replace(scale_b, batch=()),
+    )

@@ -7,14 +7,14 @@ from typing import Any
 from amdwarp.target import Target
 
 from .configs import GemmSchedule
-from .dense import _promoted
 from .dispatch import check_schedule, run_product
-from .dtypes import BYTES, FORMAT_OF, FORMATS, FP8, MX_TARGETS, refuse_foreign_fp8
+from .dtypes import BYTES, FORMAT_OF, FORMATS, FP8, refuse_foreign_fp8
 from .forms import (
     Extras,
+    broadcast,
+    broadcast_shapes,
     by_operator,
     check_extents,
-    check_float,
     epilogue_of,
     error,
     output,
@@ -24,10 +24,9 @@ from .forms import (
     refuse_gradients,
 )
 from .operands import Array, bytes_view, check_same_place, device_of, read
-from .plain_config import BLOCK_K, MX_K, PlainConfig
-from .plain_problem import Operand, PlainProblem, Scale
-
-_MX_SCALES = ("uint8", "float8_e8m0fnu")
+from .plain_config import PlainConfig
+from .plain_problem import Operand, PlainProblem, Scale, folded
+from .scale_forms import MX_SCALES, line_remedy, mx_formats, mx_scale, plain_scale
 
 
 def scaled_matmul(
@@ -64,10 +63,12 @@ def scaled_matmul(
     ====================  ==================================  =============================================
 
     Args:
-        a: (M, K) fp8, FNUZ on gfx942 and OCP on gfx950 and gfx1250; or bytes that hold packed fp4 or fp6 elements:
+        a: (…, M, K) fp8, FNUZ on gfx942 and OCP on gfx950 and gfx1250; or bytes that hold packed fp4 or fp6 elements:
             (M, K / 2) or (M, 3 K / 4), lowest bits first.
-        b: (K, N) likewise, packed along K. e4m3 and e5m2 may be mixed, and so may MX formats.
-        scale_a, scale_b: fp32, or for MX ``uint8`` or ``float8_e8m0fnu`` bytes, in both or in neither; None is 1.
+        b: (…, K, N) likewise, packed along K; batch dimensions broadcast. e4m3 and e5m2 may be mixed, and so may MX
+            formats.
+        scale_a, scale_b: fp32, or for MX ``uint8`` or ``float8_e8m0fnu`` bytes, in both or in neither; None is 1. The
+            last two dimensions are those of the table, any before them broadcast to the batch.
         format_a, format_b: of bytes: ``e2m1`` (the default), ``e2m3`` or ``e3m2``, lowest bits first.
         out, bias, bias_axis, activation, residual, beta, scale: as for `matmul`.
         out_dtype: of the result.
@@ -101,10 +102,10 @@ def int8_matmul(
     """A @ B of int8 with exact int32 sums, which wrap past 2**31; then scales and an epilogue in fp32.
 
     Args:
-        a: (M, K) int8.
-        b: (K, N) int8.
-        scale_a: fp32, one value, or (M, 1): one a row; None is 1.
-        scale_b: fp32, one value, or (1, N): one a column; None is 1.
+        a: (…, M, K) int8.
+        b: (…, K, N) int8; batch dimensions broadcast.
+        scale_a: fp32, one value, or (…, M, 1): one a row; None is 1.
+        scale_b: fp32, one value, or (…, 1, N): one a column; None is 1.
         out, bias, bias_axis, activation, residual, beta, scale: as for `matmul`.
         out_dtype: ``int32`` (the default where nothing but the product is asked for), or a float type (``bfloat16`` by
             default otherwise).
@@ -173,25 +174,26 @@ def _scaled(
     left, right = read("a", a, construct), read("b", b, construct)
     target, compute_units = device_of(a, "a", construct)
     scales = {n: read(n, v, construct) for n, v in (("scale_a", scale_a), ("scale_b", scale_b)) if v is not None}
-    mx = any(one.dtype in _MX_SCALES for one in scales.values()) or left.dtype in BYTES or right.dtype in BYTES
+    mx = any(one.dtype in MX_SCALES for one in scales.values()) or left.dtype in BYTES or right.dtype in BYTES
     for name, one in (("a", left), ("b", right)):
-        if one.ndim != 2:
-            raise error(construct, f"{name} has {one.ndim} dimensions, not 2", "reshape it")
+        if one.ndim < 2:
+            raise error(construct, f"{name} has {one.ndim} dimensions", "pass matrices, or stacks of them")
         if one.dtype not in FP8 and one.dtype not in FORMAT_OF:
             raise error(construct, f"{name} is {one.dtype}", f"pass {' or '.join(FP8)}, or bytes of an MX format")
         refuse_foreign_fp8(name, one.dtype, target.arch, construct)
     formats = ("", "")
     if mx:
-        formats = _mx_formats(construct, left, right, scales, formats_given, target)
+        formats = mx_formats(construct, left, right, scales, formats_given, target)
     elif formats_given != (None, None):
         raise error(construct, "format_a and format_b are of MX products", "leave them out, or pass E8M0 scales")
-    m, n = left.shape[0], right.shape[1]
+    m, n = left.shape[-2], right.shape[-1]
+    batch = broadcast_shapes(construct, left.shape[:-2], right.shape[:-2])
     k = _inner(construct, left, right, formats)
     made = {}
     for name, of, lines in (("scale_a", "a", m), ("scale_b", "b", n)):
         if name in scales:
-            made[name] = (_mx_scale if mx else _scale)(construct, scales[name], of, lines, k)
-    problem = _problem(construct, (left, right), (m, n, k), formats, made, scales, extras, out, "float32")
+            made[name] = (mx_scale if mx else plain_scale)(construct, scales[name], of, lines, k, batch)
+    problem = _problem(construct, (left, right), batch, (m, n, k), formats, made, scales, extras, out, "float32")
     return _run(problem, schedule, target, compute_units, tune)
 
 
@@ -202,22 +204,23 @@ def _int8(
     left, right = read("a", a, construct), read("b", b, construct)
     target, compute_units = device_of(a, "a", construct)
     for name, one in (("a", left), ("b", right)):
-        if one.ndim != 2:
-            raise error(construct, f"{name} has {one.ndim} dimensions, not 2", "reshape it")
+        if one.ndim < 2:
+            raise error(construct, f"{name} has {one.ndim} dimensions", "pass matrices, or stacks of them")
         if one.dtype != "int8":
             raise error(construct, f"{name} is {one.dtype}, not int8", f"quantise {name}, or call gemm.matmul")
-    m, n = left.shape[0], right.shape[1]
+    m, n = left.shape[-2], right.shape[-1]
+    batch = broadcast_shapes(construct, left.shape[:-2], right.shape[:-2])
     k = _inner(construct, left, right, ("", ""))
     scales = {n: read(n, v, construct) for n, v in (("scale_a", scale_a), ("scale_b", scale_b)) if v is not None}
     made = {}
     for name, of, lines in (("scale_a", "a", m), ("scale_b", "b", n)):
         if name in scales:
-            made[name] = _scale(construct, scales[name], of, lines, k)
+            made[name] = plain_scale(construct, scales[name], of, lines, k, batch)
             if made[name].kind == "block":
-                raise error(construct, f"{name} is {scales[name].describe()}", _line_remedy(of, lines))
+                raise error(construct, f"{name} is {scales[name].describe()}", line_remedy(of, lines))
     if scales and epilogue_of(construct, extras, "bfloat16").out == "int32":
         raise error(construct, "out_dtype = int32 with scales", "pass a float out_dtype, or no scales")
-    problem = _problem(construct, (left, right), (m, n, k), ("", ""), made, scales, extras, out, "int32")
+    problem = _problem(construct, (left, right), batch, (m, n, k), ("", ""), made, scales, extras, out, "int32")
     return _run(problem, schedule, target, compute_units, tune)
 
 
@@ -231,6 +234,7 @@ def _run(problem: PlainProblem, schedule: Any, target: Target, compute_units: in
 def _problem(
     construct: str,
     operands: tuple[Array, Array],
+    batch: tuple[int, ...],
     extents: tuple[int, int, int],
     formats: tuple[str, str],
     made: dict[str, Scale],
@@ -251,39 +255,45 @@ def _problem(
         raise error(construct, "out_dtype = int32 of a float product", "pass a float out_dtype")
     n = output_columns(construct, epilogue, columns)
     bias = read_bias(construct, extras, m, columns)
-    residual = read_residual(construct, extras, (m, n))
-    found = output(construct, out, (m, n), epilogue.out, inputs)
-    a, b, _ = _promoted(construct, left, right)
-    return PlainProblem(
+    residual = read_residual(construct, extras, (*batch, m, n))
+    found = output(construct, out, (*batch, m, n), epilogue.out, inputs)
+    steps = [broadcast(one.reshaped(one.shape[:-2], one.strides[:-2]), batch) for one in operands]
+    assert steps[0] is not None and steps[1] is not None
+    problem = PlainProblem(
         construct,
         m,
         n,
         k,
-        Operand(_bytes(a, formats[0]), *_steps(a, 0), format=formats[0]),
-        Operand(_bytes(b, formats[1]), *_steps(b, 1), format=formats[1]),
+        Operand(_bytes(left, formats[0]), *_steps(left, -2), steps[0].strides, format=formats[0]),
+        Operand(_bytes(right, formats[1]), *_steps(right, -1), steps[1].strides, format=formats[1]),
         found,
         epilogue,
-        out_line=found.strides[0],
-        out_column=found.strides[1],
+        batch=batch,
+        out_batch=found.strides[:-2],
+        out_line=found.strides[-2],
+        out_column=found.strides[-1],
         alpha=float(extras.scale),
         beta=float(extras.beta),
         bias=bias,
         bias_step=bias.strides[0] if bias is not None else 0,
         residual=residual,
-        residual_line=residual.strides[0] if residual is not None else 0,
-        residual_column=residual.strides[1] if residual is not None else 0,
+        residual_batch=residual.strides[:-2] if residual is not None else (),
+        residual_line=residual.strides[-2] if residual is not None else 0,
+        residual_column=residual.strides[-1] if residual is not None else 0,
         scale_a=made.get("scale_a"),
         scale_b=made.get("scale_b"),
         accumulator=accumulator,
     )
+    return folded(problem)
 
 
 def _steps(array: Array, line_axis: int) -> tuple[int, int]:
     """Steps along rows of A (columns of B) and along K; one that is never taken keeps the other contiguous."""
-    line, k = array.strides[line_axis], array.strides[1 - line_axis]
+    k_axis = -3 - line_axis
+    line, k = array.strides[line_axis], array.strides[k_axis]
     if array.shape[line_axis] <= 1:
         line = 16 if k == 1 else 1
-    if array.shape[1 - line_axis] <= 1:
+    if array.shape[k_axis] <= 1:
         k = 16 if line == 1 else 1
     return line, k
 
@@ -298,7 +308,7 @@ def _bytes(array: Array, format: str) -> Array:
 def _inner(construct: str, a: Array, b: Array, formats: tuple[str, str]) -> int:
     """K of both operands, in elements."""
     ks = []
-    for one, axis, name in ((a, 1, formats[0]), (b, 0, formats[1])):
+    for one, axis, name in ((a, -1, formats[0]), (b, -2, formats[1])):
         stored = one.shape[axis]
         if name in FORMATS and stored * FORMATS[name].denominator % FORMATS[name].numerator:
             raise error(construct, f"{one.name} has {stored} bytes along K", f"{name} packs 4 elements in 3 bytes")
@@ -306,75 +316,7 @@ def _inner(construct: str, a: Array, b: Array, formats: tuple[str, str]) -> int:
     if ks[0] != ks[1]:
         raise error(
             construct,
-            f"a is {a.shape[0]}x{ks[0]} and b is {ks[1]}x{b.shape[1]}: the inner extents differ",
+            f"a is {a.shape[-2]}x{ks[0]} and b is {ks[1]}x{b.shape[-1]}: the inner extents differ",
             "transpose one of them, or pass format_a and format_b",
         )
     return ks[0]
-
-
-def _line_remedy(of: str, lines: int) -> str:
-    shape = f"({lines}, 1)" if of == "a" else f"(1, {lines})"
-    return f"pass one fp32 value, or {shape}"
-
-
-def _scale(construct: str, array: Array, of: str, lines: int, k: int) -> Scale:
-    """What a scale of fp32 values scales, by its shape."""
-    if array.dtype != "float32":
-        raise error(construct, f"{array.name} is {array.dtype}, not float32", f"convert {array.name}")
-    check_float(construct, array)
-    if array.size == 1 and array.ndim <= 2:
-        return Scale(array, "tensor")
-    blocks_k, blocks = -(-k // BLOCK_K), -(-lines // BLOCK_K)
-    shape, steps = array.shape, array.strides
-    if of == "b" and array.ndim == 2:
-        shape, steps = shape[::-1], steps[::-1]
-    if shape == (lines, 1):
-        return Scale(array, "line", steps[0])
-    if shape == (lines, blocks_k):
-        return Scale(array, "block", steps[0], steps[1], 1)
-    if shape == (blocks, blocks_k):
-        return Scale(array, "block", steps[0], steps[1], BLOCK_K)
-    want = [(), (lines, 1), (lines, blocks_k), (blocks, blocks_k)]
-    texts = [str(one if of == "a" else one[::-1]) for one in want]
-    raise error(construct, f"{array.name} is {array.describe()}", f"pass one of the shapes {', '.join(texts)}")
-
-
-def _mx_scale(construct: str, array: Array, of: str, lines: int, k: int) -> Scale:
-    """E8M0 scales, one every 32 elements along K."""
-    shape = (lines, k // MX_K) if of == "a" else (k // MX_K, lines)
-    if array.shape != shape:
-        raise error(construct, f"{array.name} is {array.describe()}", f"pass {shape}, one E8M0 value every 32 along K")
-    steps = array.strides if of == "a" else array.strides[::-1]
-    if array.dtype != "uint8":
-        array = Array(array.name, bytes_view(array.value), "uint8", array.shape, array.strides, array.address, 1)
-    return Scale(array, "mx", steps[0], steps[1])
-
-
-def _mx_formats(
-    construct: str,
-    a: Array,
-    b: Array,
-    scales: dict[str, Array],
-    formats: tuple[str | None, str | None],
-    target: Target,
-) -> tuple[str, str]:
-    """Element formats of an MX product."""
-    if target.arch not in MX_TARGETS:
-        raise error(construct, f"{target.arch} does not multiply with E8M0 scales", f"run on {' or '.join(MX_TARGETS)}")
-    for name in ("scale_a", "scale_b"):
-        if name not in scales:
-            raise error(construct, f"{name} is missing", "an MX product has E8M0 scales for both operands")
-        if scales[name].dtype not in _MX_SCALES:
-            raise error(construct, f"{name} is {scales[name].dtype}", f"pass {' or '.join(_MX_SCALES)} in both scales")
-    found = []
-    for one, given in zip((a, b), formats, strict=True):
-        name = given if given is not None else FORMAT_OF[one.dtype]
-        if name not in FORMATS or one.dtype not in FORMATS[name].dtypes:
-            legal = ", ".join(name for name, f in FORMATS.items() if one.dtype in f.dtypes)
-            raise error(construct, f"format_{one.name} = {name!r} of {one.dtype} elements", f"pass one of {legal}")
-        found.append(name)
-    for one, axis, name in ((a, 1, found[0]), (b, 0, found[1])):
-        elements = FORMATS[name].elements(one.shape[axis])
-        if elements % MX_K:
-            raise error(construct, f"K = {elements} of {one.name}", f"an MX product needs a multiple of {MX_K}")
-    return found[0], found[1]

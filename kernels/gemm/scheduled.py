@@ -160,6 +160,8 @@ def launch(problem: PlainProblem, schedule: Any, target: Target, compute_units: 
 def _rows(scale: Scale, lines: int) -> Any:
     """Scales with one row a line of the operand."""
     value = scale.array.value
+    if value.ndim > 2:  # of batch dimensions that became rows
+        value = value.reshape(-1, value.shape[-1])
     return value if value.shape[0] == lines and scale.array.name == "scale_a" else value.T
 
 

@@ -7,6 +7,7 @@ launches on the current stream of its operands' device, so that CUDA graphs can 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,10 +17,10 @@ from amdwarp.errors import UsageError
 from .epilogue import Epilogue, activation_name
 from .forms import Extras, output_columns
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 
-def _dtype(name: str | None, default: torch.dtype) -> torch.dtype:
+def dtype_or(name: str | None, default: torch.dtype) -> torch.dtype:
     return default if name is None else getattr(torch, name)
 
 
@@ -71,7 +72,7 @@ def _(
     out_dtype: str | None,
     precision: str,
 ) -> torch.Tensor:
-    return a.new_empty(_product_shape(construct, a, b, activation), dtype=_dtype(out_dtype, a.dtype))
+    return a.new_empty(_product_shape(construct, a, b, activation), dtype=dtype_or(out_dtype, a.dtype))
 
 
 def _setup_product(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -88,7 +89,7 @@ def _backward_product(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
     if activation is not None:
         # The value before the activation is computed again: it was never in memory.
         before = _call(construct, a, b, bias, None, bias_axis, None, scale, 0.0, "float32", precision)
-        inner = _through(activation, before, grad)
+        inner = through(activation, before, grad)
     grad_bias = grad_residual = grad_a = grad_b = None
     if bias is not None and need["bias"]:
         grad_bias = _sum_bias(inner, bias, bias_axis)
@@ -150,7 +151,7 @@ def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
     return functional.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
-def _through(activation: str, before: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+def through(activation: str, before: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
     """The fp32 gradient of what went into an activation, from the gradient of what came out."""
     with torch.enable_grad():
         leaf = before.detach().requires_grad_()
@@ -162,81 +163,6 @@ gemm_product.register_autograd(_backward_product, setup_context=_setup_product)
 
 def _call(*arguments: Any) -> torch.Tensor:
     return torch.ops.amdwarp.gemm_product(*arguments)
-
-
-# ---- groups
-
-
-@torch.library.custom_op("amdwarp::gemm_grouped", mutates_args=())
-def gemm_grouped(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    offsets: torch.Tensor,
-    bias: torch.Tensor | None,
-    activation: str | None,
-    scale: float,
-    out_dtype: str | None,
-    precision: str,
-) -> torch.Tensor:
-    """A product for each group of rows, or of K; see `amdwarp.kernels.gemm.grouped_matmul`."""
-    from .grouped import grouped
-
-    return grouped(a, b, offsets, Extras(scale, bias, "column", activation, None, 1.0, out_dtype), precision=precision)
-
-
-@gemm_grouped.register_fake
-def _(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    offsets: torch.Tensor,
-    bias: torch.Tensor | None,
-    activation: str | None,
-    scale: float,
-    out_dtype: str | None,
-    precision: str,
-) -> torch.Tensor:
-    columns = b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
-    shape = [a.shape[0], columns] if b.dim() == 3 else [offsets.shape[0], a.shape[0], columns]
-    return a.new_empty(shape, dtype=_dtype(out_dtype, a.dtype))
-
-
-def _setup_grouped(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    a, b, offsets, bias, activation, scale, _, precision = inputs
-    ctx.options = (activation, scale, precision)
-    ctx.save_for_backward(a, b, offsets, bias)
-
-
-def _backward_grouped(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-    activation, scale, precision = ctx.options
-    a, b, offsets, bias = ctx.saved_tensors
-    need_a, need_b, _, need_bias = ctx.needs_input_grad[:4]
-    call = torch.ops.amdwarp.gemm_grouped
-    inner = grad
-    if activation is not None:
-        before = call(a, b, offsets, bias, None, scale, "float32", precision)
-        inner = _through(activation, before, grad)
-    grad_a = grad_b = grad_bias = None
-    if bias is not None and need_bias:
-        rows = torch.arange(a.shape[0], device=a.device)
-        group = torch.searchsorted(offsets, rows.to(offsets.dtype), right=True)
-        wide = torch.zeros(bias.shape[0] + 1, bias.shape[1], dtype=torch.float32, device=a.device)
-        grad_bias = wide.index_add(0, group, inner.to(torch.float32))[:-1].to(bias.dtype)
-    inner = inner.to(a.dtype)
-    if b.dim() == 3:
-        if need_a:
-            grad_a = call(inner, b.transpose(1, 2), offsets, None, None, scale, None, precision)
-        if need_b:
-            grad_b = call(a.t(), inner, offsets, None, None, scale, None, precision)
-    else:
-        # out[g] = a[:, g] @ b[g]: each group's columns of a, and rows of b, see the gradient of their own matrix
-        if need_a:
-            grad_a = call(b, inner.transpose(1, 2), offsets, None, None, scale, None, precision).t()
-        if need_b:
-            grad_b = call(a.t(), inner, offsets, None, None, scale, None, precision)
-    return grad_a, grad_b, None, grad_bias, None, None, None, None
-
-
-gemm_grouped.register_autograd(_backward_grouped, setup_context=_setup_grouped)
 
 
 # ---- quantised products
@@ -283,26 +209,25 @@ def _(
     beta: float,
     out_dtype: str,
 ) -> torch.Tensor:
-    columns = b.shape[1] // 2 if activation == "swiglu" else b.shape[1]
-    return a.new_empty([a.shape[0], columns], dtype=getattr(torch, out_dtype))
+    return a.new_empty(_product_shape(construct, a, b, activation), dtype=getattr(torch, out_dtype))
 
 
 # ---- what the public functions call
 
 
-def _autocast(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
+def autocast(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
     """Floating tensors in the autocast dtype of their device, where autocast is on."""
     device = next(one.device.type for one in tensors if one is not None)
     if not torch.is_autocast_enabled(device):
         return list(tensors)
     dtype = torch.get_autocast_dtype(device)
-    return [one.to(dtype) if one is not None and one.dtype in _FLOATS else one for one in tensors]
+    return [one.to(dtype) if one is not None and one.dtype in FLOATS else one for one in tensors]
 
 
 def product(construct: str, a: Any, b: Any, extras: Extras, precision: str) -> torch.Tensor:
     """A product of tensors by the operator, which records gradients."""
-    _check(construct, extras, b)
-    a, b, bias, residual = _autocast(a, b, extras.bias, extras.residual)
+    check(construct, extras, b)
+    a, b, bias, residual = autocast(a, b, extras.bias, extras.residual)
     return torch.ops.amdwarp.gemm_product(
         construct,
         a,
@@ -313,18 +238,16 @@ def product(construct: str, a: Any, b: Any, extras: Extras, precision: str) -> t
         activation_name(extras.activation, construct),
         float(extras.scale),
         float(extras.beta),
-        _name(extras.out_dtype, construct),
+        dtype_name_of(extras.out_dtype, construct),
         precision,
     )
 
 
-def grouped(a: Any, b: Any, offsets: Any, extras: Extras, precision: str) -> torch.Tensor:
-    """A grouped product of tensors by the operator, which records gradients."""
-    _check("grouped_matmul", extras, b)
-    a, b, bias = _autocast(a, b, extras.bias)
-    activation = activation_name(extras.activation, "grouped_matmul")
-    name = _name(extras.out_dtype, "grouped_matmul")
-    return torch.ops.amdwarp.gemm_grouped(a, b, offsets, bias, activation, float(extras.scale), name, precision)
+def refuse_gradients(construct: str, named: Mapping[str, Any]) -> None:
+    for name, value in named.items():
+        if value is not None and value.requires_grad and torch.is_grad_enabled():
+            problem = f"{name} asks for a gradient, and quantised products have none"
+            raise UsageError(problem, remedy=f"pass {name}.detach()", construct=construct)
 
 
 def quantised(
@@ -335,12 +258,8 @@ def quantised(
     Raises:
         UsageError: an argument that asks for a gradient.
     """
-    _check(construct, extras, b)
-    named = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b} | extras.arrays
-    for name, value in named.items():
-        if value is not None and value.requires_grad and torch.is_grad_enabled():
-            problem = f"{name} asks for a gradient, and quantised products have none"
-            raise UsageError(problem, remedy=f"pass {name}.detach()", construct=construct)
+    check(construct, extras, b)
+    refuse_gradients(construct, {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b} | extras.arrays)
     return torch.ops.amdwarp.gemm_quantised(
         construct,
         a,
@@ -354,11 +273,11 @@ def quantised(
         activation_name(extras.activation, construct),
         float(extras.scale),
         float(extras.beta),
-        _name(extras.out_dtype, construct),
+        dtype_name_of(extras.out_dtype, construct),
     )
 
 
-def _check(construct: str, extras: Extras, b: torch.Tensor) -> None:
+def check(construct: str, extras: Extras, b: torch.Tensor) -> None:
     """What must be known before the operator's own checks, which come late under a compiler."""
     from .forms import scalar
 
@@ -374,7 +293,7 @@ def _check(construct: str, extras: Extras, b: torch.Tensor) -> None:
         output_columns(construct, Epilogue(activation="swiglu"), b.shape[-1])
 
 
-def _name(dtype: Any, construct: str) -> str | None:
+def dtype_name_of(dtype: Any, construct: str) -> str | None:
     from .dtypes import dtype_name
 
     return None if dtype is None else dtype_name(dtype, construct)

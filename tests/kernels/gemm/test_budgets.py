@@ -28,6 +28,7 @@ KINDS = ("float16", "bfloat16", "float32", "fp8", "blocks", "int8", "mxfp4", "mx
 #: Whether A and B are stored transposed, and M, N, K.
 PLACES = {
     "aligned": (False, True, (128, 128, 256)),
+    "ragged M and N": (False, True, (130, 131, 256)),
     "ragged K": (False, True, (128, 128, 259)),
     "ragged": (False, True, (130, 131, 259)),
     "ragged, B by rows": (True, False, (130, 131, 259)),

@@ -127,7 +127,7 @@ E8 = ones(40, 8, dtype=np.uint8), ones(8, 50, dtype=np.uint8)
     [
         (scaled(z(40, 256, dtype=F8Z)), "a is float8_e4m3fnuz, and gfx950 multiplies float8_e4m3fn; convert a to"),
         (scaled(z(40, 256)), "a is float16; pass float8_e4m3fn or"),
-        (scaled(z(2, 40, 256, dtype=F8)), "a has 3 dimensions, not 2"),
+        (scaled(z(256, dtype=F8)), "a has 1 dimensions; pass matrices, or stacks of them"),
         (scaled(None, z(255, 50, dtype=F8)), "a is 40x256 and b is 255x50: the inner extents differ"),
         (scaled(None, None, ones(40, 1, dtype=np.float16)), "scale_a is float16, not float32"),
         (
@@ -148,7 +148,7 @@ E8 = ones(40, 8, dtype=np.uint8), ones(8, 50, dtype=np.uint8)
         (scaled(schedule="inter_wave_128"), "this schedule multiplies fp16 and bf16, not fp8e4nv"),
         (
             scaled(*FP4, *E8, schedule=PlainConfig(16, 16, 64)),
-            "a 16x16x64 tile; with E8M0 scales it is at least",
+            "tile_k = 64; with E8M0 scales it is at least 128",
         ),
         (
             scaled(None, None, ones(40, 2), schedule=PlainConfig(32, 32, 256)),

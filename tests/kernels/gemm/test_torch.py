@@ -11,7 +11,7 @@ from amdwarp import UsageError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
-pytest.importorskip("amdwarp.kernels.gemm.torch_ops")
+pytest.importorskip("amdwarp.kernels.gemm.torch_grouped")
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +111,23 @@ def test_groups_and_their_gradients():
 ENDS = torch.tensor([5, 5, 20], dtype=torch.int32)
 
 
+def test_groups_of_fp8():
+    a, b = draw(25, 32).to(torch.float8_e4m3fn), draw(3, 32, 16).to(torch.float8_e4m3fn)
+    scales = {"scale_a": torch.rand(25, 1) + 0.5, "scale_b": torch.rand(3, 1, 16) + 0.5}
+    out = gemm.grouped_matmul(a, b, ENDS, **scales)
+    assert out.dtype == torch.bfloat16
+    expected = grouped_reference(a.double() * scales["scale_a"], b.double() * scales["scale_b"], ENDS, None)
+    near(out, expected, 1e-2)
+    with pytest.raises(UsageError, match=r"scale_a asks for a gradient, and quantised products have none"):
+        gemm.grouped_matmul(a, b, ENDS, scale_a=scales["scale_a"].requires_grad_())
+
+
+def test_stacks_of_fp8_compile():
+    a, b, scale = draw(2, 9, 32).to(torch.float8_e4m3fn), draw(32, 16).to(torch.float8_e4m3fn), torch.rand(2, 9, 1)
+    compiled = torch.compile(gemm.scaled_matmul, backend="aot_eager", fullgraph=True)
+    near(compiled(a, b, scale), (a.double() * scale) @ b.double(), 1e-2)
+
+
 def bytes_of(*shape):
     return torch.randint(-128, 128, shape, dtype=torch.int8)
 
@@ -123,6 +140,10 @@ CASES = {
     "gemm_grouped": lambda: (
         *(draw(25, 24, grad=True), draw(3, 24, 16, grad=True), ENDS, None, None, 1.0, None, "ieee"),
     ),
+    "gemm_grouped_scaled": lambda: (
+        *(draw(25, 32).to(torch.float8_e4m3fn), draw(3, 32, 16).to(torch.float8_e4m3fn), ENDS),
+        *(torch.ones(25, 1), torch.ones(3, 1, 16), None, None, 1.0, "bfloat16", "ieee"),
+    ),
     "gemm_quantised": lambda: (
         *("int8_matmul", bytes_of(9, 32), bytes_of(32, 16), torch.ones(9, 1), torch.ones(1, 16)),
         *(None, None, None, None, "column", None, 1.0, 1.0, "bfloat16"),
@@ -133,6 +154,8 @@ CASES = {
 @pytest.mark.parametrize("operator", CASES)
 def test_opcheck(operator):
     utilities = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+    if operator == "gemm_grouped_scaled":
+        utilities = utilities[1:]  # it multiplies arguments, which PyTorch does not do with fp8
     torch.library.opcheck(getattr(torch.ops.amdwarp, operator), CASES[operator](), test_utils=utilities)
 
 
