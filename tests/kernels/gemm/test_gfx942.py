@@ -71,7 +71,7 @@ def test_names_follow_the_arch():
     assert named("intra_wave", "gfx942") == SCHEDULES["intra_wave_gfx942"]
     assert named("intra_wave", "gfx950") == SCHEDULES["intra_wave"]
     assert named("nothing", "gfx942") is None
-    assert product(None, "fp16", "nk")[3][0].constexprs["S"] == SCHEDULES["intra_wave_gfx942"]
+    assert product("intra_wave", "fp16", "nk")[3][0].constexprs["S"] == SCHEDULES["intra_wave_gfx942"]
 
 
 @pytest.mark.parametrize(
