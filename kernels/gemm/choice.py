@@ -92,7 +92,9 @@ def _candidates_mx(problem: PlainProblem, target: Target) -> list[PlainConfig]:
         # few rows are bound by the latency of a step: 16x4096x8192 of fp4 on gfx950, 8 parts, is modelled at 10,329 clk
         # in steps of 512 elements and 14,291 of 256; 32 rows at 13,917 in steps of 512 and 26,785 of 128
         longest = 512 if m <= 32 and whole(problem) else 128
-        made.append(PlainConfig(m, n, max(128, min(longest, _power(problem.k))), num_warps=waves))
+        # element by element, pipelined: 5 to 8 scalars spilled on gfx1250
+        stages = 1 if target.arch == "gfx1250" and not whole(problem) else 2
+        made.append(PlainConfig(m, n, max(128, min(longest, _power(problem.k))), num_warps=waves, stages=stages))
     return made
 
 

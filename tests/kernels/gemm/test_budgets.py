@@ -1,4 +1,4 @@
-"""Registers and LDS of every configuration that the rule can choose: no spills, and no more than the budgets say."""
+"""Registers and LDS of every tile that the rules have, ragged in every direction too: no spills, budgets kept."""
 
 from __future__ import annotations
 
