@@ -118,8 +118,8 @@ def scheduled_candidates(problem: PlainProblem, target: Target, compute_units: i
 def worthwhile(problem: PlainProblem, target: Target, compute_units: int) -> GemmSchedule | None:
     """The scheduled kernel that a shape has by default: a legal one no tile of which is mostly empty.
 
-    Tiles of 16-bit operands start at 128x128, those of narrower ones at 256x256. On gfx942 none is: two plain workgroups
-    of a compute unit fill the waits of each other, modelled for 4096x4096x8192 of fp16 at 543,260 clk, where
+    Tiles of 16-bit operands start at 128x128, those of narrower ones at 256x256. On gfx942 none is: two plain
+    workgroups of a compute unit fill the waits of each other, modelled for 4096x4096x8192 of fp16 at 543,260 clk, where
     `intra_wave_256_gfx942` takes 611,479; for smaller products the plain family is ahead by more.
     """
     if refusal(problem) or target.arch == "gfx942" or min(problem.m, problem.n) < 128 // problem.a.array.itemsize:
