@@ -157,7 +157,10 @@ def compare(keys: int = 8192) -> list[Line]:
     ranked = sorted((stock(config, RANKING_KEYS) for config in SPACE), key=lambda found: found.clk)
     names = [found.name for found in ranked[:FINALISTS] if found.one is not None]
     finalists = [stock(config, keys) for config in SPACE if f"stock, {config}" in names]
-    return [min(finalists, key=lambda found: found.clk), own("ping_pong", keys), own("plain", keys)]
+    return [
+        min(finalists, key=lambda found: found.clk),
+        *(own(name, keys) for name in ("ping_pong", "intra_wave", "plain")),
+    ]
 
 
 def table(lines: list[Line], keys: int) -> Table:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from amdwarp.errors import UsageError
 from amdwarp.target import Target, get_target
 
 from ..gemm.layouts import LdsLayout, OperandTile, derive
+from ..shipped import read_json
 from .forms import Form
 from .operands import Operand
 from .problem import Problem
 from .tasks import TasksSchedule
 
+#: Where shipped tables of choices are, ``<target>.json``: made by `tables`.
+TABLES = Path(__file__).parent / "tuned"
 #: Rows of queries that the split-KV form takes.
 DECODE_ROWS = 8
 #: Partial results that one wave joins: as many times 256 fp32 elements are in its registers at once.
@@ -262,9 +266,7 @@ def chosen(problem: Problem, schedule: Any, triton: tuple[int, ...]) -> Schedule
     if schedule == "plain":
         return None
     if schedule is None:
-        default = PingPongSchedule()
-        taken = triton >= NEWEST_CONSTRUCTS and problem.rows >= SCHEDULED_ROWS and not default.refusals(problem)
-        return default if taken else None
+        return default(problem, triton)
     if not isinstance(schedule, PlainSchedule | ScheduledGfx950 | TasksSchedule):
         raise problem.checker.error(
             f"schedule is {schedule!r}", f"take one of {', '.join(SCHEDULES)}, a schedule, or None"
@@ -281,6 +283,47 @@ def chosen(problem: Problem, schedule: Any, triton: tuple[int, ...]) -> Schedule
                 'take schedule="plain", or None',
             )
     return schedule
+
+
+def default(problem: Problem, triton: tuple[int, ...]) -> Schedule | None:
+    """What the shipped table of a target has for a problem; where it has none or cannot have its choice, a rule.
+
+    The rule is ping-pong where it can compute the problem and there are more than 128 rows, and else the plain kernel.
+    """
+    found = shipped(problem) if problem.rows >= SCHEDULED_ROWS else None
+    for one in (found, PingPongSchedule() if problem.rows >= SCHEDULED_ROWS else None):
+        if isinstance(one, PlainSchedule) and not one.constraints(problem.target):
+            return one
+        if isinstance(one, ScheduledGfx950) and triton >= NEWEST_CONSTRUCTS and not one.refusals(problem):
+            return one
+        if isinstance(one, TasksSchedule) and not one.constraints(problem.target) and not one.refusals(problem):
+            return one
+    return None
+
+
+def problem_class(problem: Problem) -> str | None:
+    """What a choice is kept under; None for a problem whose options no class has.
+
+    Elements of 16 bits take the same time, and so do sinks; keys are rounded up to a power of two from 512 to 2048,
+    which stands for all longer sequences. There are at least as many rows as keys.
+    """
+    options = problem.options
+    if problem.fp8 or problem.page or options.window is not None or options.softcap is not None:
+        return None
+    if set(problem.extras) - {"sinks"} or problem.dim != problem.dim_v or problem.rows < problem.keys:
+        return None
+    keys = min(max(1 << max(problem.keys - 1, 0).bit_length(), 512), 2048)
+    return f"16-bit heads of {problem.dim} {'causal' if options.causal else 'full'} keys {keys}"
+
+
+def shipped(problem: Problem) -> Schedule | None:
+    """What the shipped table of a target has for a problem's class."""
+    entries = read_json(TABLES / f"{problem.target.arch}.json").get("entries", {})
+    entry = entries.get(problem_class(problem), {})
+    try:
+        return replace(SCHEDULES[entry["schedule"]], **entry["fields"])
+    except (KeyError, TypeError):
+        return None
 
 
 def check(schedule: Schedule, target: str | Target) -> None:

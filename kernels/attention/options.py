@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from amdwarp.errors import UsageError
 
 HEAD_DIM_MIN, HEAD_DIM_MAX, HEAD_DIM_STEP = 32, 256, 8
+#: Largest softcap: tanh in fp32 is 2**-23 off, and a logit so many times that, which 16-bit results must not show.
+SOFTCAP_MAX = 1000.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class AttentionOptions:
         scale: factor of q . k, positive; None for 1/sqrt(dim of q and k).
         window: (left, right): a row at position p sees keys from p - left to p + right; None on a side leaves it open,
             and None for both is no window. With causal, right counts as 0.
-        softcap: positive bound of the scaled logits; None for none.
+        softcap: positive bound of the scaled logits, up to 1000; None for none.
         sinks, alibi, bias: such an array is given.
     """
 
@@ -69,6 +71,8 @@ class AttentionOptions:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise _error(f"{name} is {value!r}", f"give a finite positive number, or None for {none}")
+        if self.softcap is not None and self.softcap > SOFTCAP_MAX:
+            raise _error(f"softcap is {self.softcap!r}", f"give one up to {SOFTCAP_MAX:g}, or None for no cap")
         self._check_window()
 
     def _check_window(self) -> None:

@@ -56,16 +56,22 @@ def tile_of_program(tiles, heads, S: gl.constexpr):
 
 @gluon.jit
 def load_q(base, first_row, rows, row_stride, ACC: gl.constexpr, S: gl.constexpr):
-    """A part of the tile's rows as operands, their elements in parts; rows past the end repeat the last one."""
+    """A part of the tile's rows as operands, their elements in parts; rows past the end repeat the last one.
+
+    A wave loads whole lines, and lanes get what they multiply through LDS: as operands straight from memory, an
+    instruction would touch 32 lines for 32 bytes of each.
+    """
     Q_OPERAND: gl.constexpr = gl.DotOperandLayout(0, ACC, 8)
     ROWS: gl.constexpr = S.block_m // S.row_parts
     WIDTH: gl.constexpr = S.dim // S.dim_parts
-    row = gl.minimum(first_row + gl.arange(0, ROWS, gl.SliceLayout(1, Q_OPERAND)), rows - 1)
-    element = gl.arange(0, WIDTH, gl.SliceLayout(0, Q_OPERAND))
     PARTS: gl.constexpr = S.dim_parts
+    LINES: gl.constexpr = gl.BlockedLayout([1, 8], [512 // WIDTH, WIDTH // 8], [S.num_warps, 1], [1, 0])
+    row = gl.minimum(first_row + gl.arange(0, ROWS, gl.SliceLayout(1, LINES)), rows - 1)
+    element = gl.arange(0, WIDTH, gl.SliceLayout(0, LINES))
     result = ()
     for part in gl.static_range(PARTS):
-        result = result + (buffer_load(base, row[:, None] * row_stride + (element + part * WIDTH)[None, :]),)
+        at = row[:, None] * row_stride + (element + part * WIDTH)[None, :]
+        result = result + (gl.convert_layout(buffer_load(base, at), Q_OPERAND),)
     return result
 
 
@@ -143,6 +149,12 @@ def attend(
     v_at = v_key[:, None] * v_row + gl.arange(0, D, gl.SliceLayout(0, V_COPY))[None, :]
     k_step = N * k_row.to(gl.int64)
     v_step = N * v_row.to(gl.int64)
+
+    # Before there are rings, whose LDS it goes through.
+    q_base = q_ptr + (batch * q_batch + wide_head * q_head + first_row.to(gl.int64) * q_row)
+    q = ()
+    for part in gl.static_range(PARTS):
+        q = q + (load_q(q_base, part * ROWS, rows - first_row, q_row, ACC, S),)
     k_ring = gl.allocate_shared_memory(TYPE, [R, N, D], shared_layout(K_LDS))
     v_ring = gl.allocate_shared_memory(TYPE, [R, N, D], shared_layout(V_LDS))
 
@@ -155,7 +167,6 @@ def attend(
         v += v_step
     k += k_step
 
-    q_base = q_ptr + (batch * q_batch + wide_head * q_head + first_row.to(gl.int64) * q_row)
     row = gl.arange(0, ROWS, gl.SliceLayout(1, ACC))
     hi = keys
     whole = keys // N
@@ -171,9 +182,8 @@ def attend(
         sink = gl.load(sinks_ptr + head) * LOG2_E
         one_ref = gl.maximum(one_ref, sink)
         sums += gl.where(sink == float("-inf"), 0.0, 0.5 if S.sum_lanes else 1.0)
-    q, acc, position = (), (), ()
+    acc, position = (), ()
     for part in gl.static_range(PARTS):
-        q = q + (load_q(q_base, part * ROWS, rows - first_row, q_row, ACC, S),)
         position = position + (first_row + part * ROWS + row + (keys - rows),)
         acc = acc + (no_output(ROWS, ACC, S),)
 

@@ -6,13 +6,13 @@ written to ``tuned/<target>.json``: modelled, not measured. The file says with w
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import amdwarp
 from amdwarp.target import TARGETS, get_target
 
+from ..shipped import made_by, write_table
 from . import dense, scaled
 from .ahead import ArraySpec
 from .dispatch import recording
@@ -43,15 +43,9 @@ def problems(target: str) -> list[PlainProblem]:
 
 def make(target: str) -> dict[str, Any]:
     """The table of a target."""
-    from amdwarp.lowering.bridge import require_triton
-
     record = get_target(target)
     entries: dict[str, Any] = {}
-    made: dict[str, Any] = {
-        "how": "modelled",
-        "command": f"python -m amdwarp.kernels.gemm.tables {target}",
-        "triton": require_triton().text,
-    }
+    made = made_by(f"python -m amdwarp.kernels.gemm.tables {target}")
     for problem in problems(target):
         ranked = rank(problem, record, record.compute_units)
         best = ranked[0]
@@ -63,9 +57,9 @@ def make(target: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Write the tables of some targets, of all by default."""
-    TABLES.mkdir(exist_ok=True)
     for target in arguments or TARGETS:
-        (TABLES / f"{target}.json").write_text(json.dumps(make(target), indent=1, sort_keys=True) + "\n")
+        table = make(target)
+        write_table(TABLES / f"{target}.json", table["made"], table["entries"])
 
 
 if __name__ == "__main__":

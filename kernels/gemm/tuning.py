@@ -9,7 +9,6 @@ with the package, ``tuned/<target>.json``, hold choices of the cycle model under
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import tempfile
@@ -24,6 +23,8 @@ from amdwarp.errors import AmdwarpError, UsageError
 from amdwarp.runtime import Launch, compile_for, is_tensor, memory_span
 from amdwarp.target import Target
 
+from ..shipped import forget as forget_files
+from ..shipped import read_json
 from .choice import candidates, choose_plain
 from .configs import SCHEDULES, GemmSchedule
 from .plain_config import PlainConfig
@@ -78,21 +79,6 @@ def cache_key(problem: PlainProblem, scheduled: bool = True) -> str:
     return f"{product_class(problem)}{among} triton {require_triton().text} package {source_digest()[:16]}"
 
 
-@functools.lru_cache(maxsize=16)
-def _read(path: Path, stamp: int) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError):
-        return {}
-
-
-def _entries(path: Path) -> dict[str, Any]:
-    try:
-        return _read(path, path.stat().st_mtime_ns)
-    except OSError:
-        return {}
-
-
 def _choice(entry: Any) -> Choice | None:
     try:
         return SCHEDULES[entry["schedule"]] if "schedule" in entry else PlainConfig(**entry["config"])
@@ -112,12 +98,12 @@ def kept(problem: PlainProblem, target: Target, scheduled: bool = True) -> Choic
     path = cache_folder() / f"gemm-{target.arch}.json"
     if not path.exists():
         return None
-    return _legal(_choice(_entries(path).get(cache_key(problem, scheduled), {})), problem, target)
+    return _legal(_choice(read_json(path).get(cache_key(problem, scheduled), {})), problem, target)
 
 
 def shipped(problem: PlainProblem, target: Target) -> Choice | None:
     """What the shipped table of a target has for a product's class, if it is legal."""
-    entries = _entries(TABLES / f"{target.arch}.json").get("entries", {})
+    entries = read_json(TABLES / f"{target.arch}.json").get("entries", {})
     return _legal(_choice(entries.get(product_class(problem), {})), problem, target)
 
 
@@ -137,7 +123,7 @@ def keep(problem: PlainProblem, target: Target, choice: Choice, cost: float, how
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         entry = entry_of(choice) | {"how": how, "cost": cost}
-        entries = dict(_entries(path)) | {cache_key(problem, scheduled): entry}
+        entries = dict(read_json(path)) | {cache_key(problem, scheduled): entry}
         handle, name = tempfile.mkstemp(dir=path.parent, suffix=".json")
         with os.fdopen(handle, "w") as file:
             json.dump(entries, file, indent=1, sort_keys=True)
@@ -326,4 +312,4 @@ def forget() -> None:
     for path in cache_folder().glob("gemm-*.json"):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-    _read.cache_clear()
+    forget_files()

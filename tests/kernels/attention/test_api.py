@@ -68,6 +68,7 @@ REFUSALS = [
     (dense, {"k": zeros(2, 3, 16, 64), "v": zeros(2, 3, 16, 64)}, "4 query heads over 3 key heads"),
     (dense, {"causal": 1}, "attention: causal is 1; give True or False"),
     (dense, {"softcap": -1.0}, "softcap is -1.0"),
+    (dense, {"softcap": 1e30}, "softcap is 1e+30; give one up to 1000, or None for no cap"),
     (dense, {"sinks": np.zeros(3, np.float32)}, "sinks is [3]; pass one logit a query head, [4]"),
     (dense, {"sinks": np.zeros(4)}, "sinks is float64; pass float32"),
     (dense, {"alibi": np.zeros(3, np.float32)}, "alibi is [3], which does not fill [2, 4]"),

@@ -16,7 +16,7 @@ PAGE = DOCS / "attention-backward.md"
 def test_examples_of_the_forward():
     page = DOCS / "attention.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     names = {}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)  # the page is ours
