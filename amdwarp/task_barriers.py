@@ -11,10 +11,12 @@ from typing import Any
 
 from .errors import UsageError
 from .stage import _is_int, _kernel_line, _plain
+from .target import get_target
 
 RELEASE = "amdwarp.release"
 RELEASES = ("all", "lds")
 NAMED_BARRIERS = range(8)
+BARRIER_BYTES = 8
 
 
 def alloc_barriers(count: Any, arrivals: Any, _semantic: Any = None, _generator: Any = None) -> Any:
@@ -40,6 +42,10 @@ def alloc_barriers(count: Any, arrivals: Any, _semantic: Any = None, _generator:
     lanes = arrivals * _semantic.builder.options.warp_size
     if lanes >= 1 << 16:
         raise _error("alloc_barriers", f"arrivals = {arrivals} is more than a barrier counts", "take fewer waves")
+    room = get_target(_semantic.builder.options.arch).lds_bytes
+    if count * BARRIER_BYTES > room:
+        problem = f"{count} barriers of {BARRIER_BYTES} bytes do not fit into the {room} bytes of LDS"
+        raise _error("alloc_barriers", problem, "take one for each slot of a ring")
     if current_task(_generator) is not None:
         raise _error("alloc_barriers", "barriers are made before the block of tasks", "move it out of the task")
     from triton.experimental.gluon import language as gl
@@ -65,7 +71,7 @@ def barrier_arrive(barrier: Any, *, release: Any = "all", _semantic: Any = None)
     """
     _check_place("barrier_arrive", _semantic)
     kind = _plain(release)
-    if kind not in RELEASES:
+    if not isinstance(kind, str) or kind not in RELEASES:
         raise _error("barrier_arrive", f"release must be one of {', '.join(map(repr, RELEASES))}, not {kind!r}")
     builder = _semantic.builder
     phase = builder.create_lds_barrier_arrive(_handle("barrier_arrive", barrier), 1)
@@ -77,7 +83,8 @@ def barrier_wait(barrier: Any, phase: Any, _semantic: Any = None) -> None:
 
     Args:
         barrier: one of ``alloc_barriers``.
-        phase: 0 or 1: an integer, or a scalar int32 of the kernel. Waiting for phase 1 of a fresh barrier goes through.
+        phase: 0 or 1: an integer, or a scalar int32 of the kernel, whose lowest bit counts. Waiting for phase 1 of a
+            fresh barrier goes through.
 
     Raises:
         UsageError: other arguments.
@@ -118,7 +125,7 @@ def named_barrier_arrive(index: Any, num_warps: Any, _semantic: Any = None) -> N
 
 
 def _named(construct: str, index: Any, num_warps: Any, waits: int, semantic: Any) -> None:
-    from .lowering.passes.lower_tasks import NAMED_BARRIER
+    from .lowering.analysis.tasks import NAMED_BARRIER
 
     _check_place(construct, semantic)
     index, num_warps = _plain(index), _plain(num_warps)

@@ -201,7 +201,8 @@ def _partitions(
         inner = builder.create_block_with_parent(regions.get_region(index), [value.get_type() for value in arguments])
         inside = [inner.get_argument(at) for at in range(len(arguments))]
         values = unflatten_ir_values(inside, [value.type for value in captured.values()])
-        generator.lscope = outside | dict(zip(captured, values, strict=True))
+        known = {name: value for name, value in outside.items() if not _has_handles(value)}
+        generator.lscope = known | dict(zip(captured, values, strict=True))
         _visit(generator, task, one.waves, one.replica, False)
         builder.create_warp_return()
 
@@ -248,7 +249,7 @@ def _captures(generator: Any, workers: list[tuple[_Task, PlacedTask]]) -> dict[s
     """
     captured: dict[str, Any] = {}
     for task, _ in workers:
-        for name_node in _loaded(task.node.body):
+        for name_node in _taken_from_outside(task.node.body, set()):
             value = generator.lscope.get(name_node.id)
             if value is None or name_node.id in captured or not _has_handles(value):
                 continue
@@ -262,13 +263,48 @@ def _captures(generator: Any, workers: list[tuple[_Task, PlacedTask]]) -> dict[s
     return captured
 
 
-def _loaded(body: list[ast.stmt]) -> Iterator[ast.Name]:
+def _taken_from_outside(body: list[ast.stmt], own: set[str]) -> Iterator[ast.Name]:
+    """Uses of names that the statements have not given a value of their own before, on whatever path.
+
+    Args:
+        body: statements of a task.
+        own: names that have such a value; those that the statements give one on every path are added.
+    """
     for statement in body:
-        for inner in ast.walk(statement):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-                yield inner
-            elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name):
-                yield inner.target
+        if isinstance(statement, ast.If):
+            yield from _loads(statement.test, own)
+            sides = set(own), set(own)
+            for side, known in zip((statement.body, statement.orelse), sides, strict=True):
+                yield from _taken_from_outside(side, known)
+            own |= sides[0] & sides[1]
+        elif isinstance(statement, ast.For):
+            yield from _loads(statement.iter, own)
+            yield from _taken_from_outside(statement.body, own | _stored(statement.target))  # it may run no iteration
+            yield from _taken_from_outside(statement.orelse, set(own))
+        elif isinstance(statement, ast.While):
+            yield from _loads(statement.test, own)
+            yield from _taken_from_outside(statement.body, set(own))
+            yield from _taken_from_outside(statement.orelse, set(own))
+        elif isinstance(statement, ast.With):
+            for item in statement.items:
+                yield from _loads(item, own)
+            yield from _taken_from_outside(statement.body, own)
+        else:
+            yield from _loads(statement, own)
+            if isinstance(statement, ast.Assign) or (isinstance(statement, ast.AnnAssign) and statement.value):
+                own |= _stored(statement)
+
+
+def _loads(node: ast.AST, own: set[str]) -> Iterator[ast.Name]:
+    for inner in ast.walk(node):
+        name = inner.target if isinstance(inner, ast.AugAssign) else inner
+        loads = isinstance(inner, ast.AugAssign) or (isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load))
+        if loads and isinstance(name, ast.Name) and name.id not in own:
+            yield name
+
+
+def _stored(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
 def _used_outside(generator: Any, node: ast.With) -> set[str]:

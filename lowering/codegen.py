@@ -35,9 +35,8 @@ class _Proxy:
 
 
 def has_tasks(src: Any) -> bool:
-    """Whether a wheel module in TTGIR has waves besides those of ``num_warps``."""
-    total = src.get_int_attr("ttg.total-num-warps")
-    return total is not None and total > src.get_int_attr("ttg.num-warps")
+    """Whether a wheel module in TTGIR has been through ``place_tasks``: it has tasks, or barriers between them."""
+    return src.get_int_attr("ttg.total-num-warps") is not None
 
 
 def make_llir(backend: Any, options: Any, src: Any, metadata: Any, keep: Path | None = None) -> str:

@@ -110,13 +110,14 @@ OBJECTS = """
     rocdl.wave.barrier
     %one = llvm.mlir.constant(1 : i32) : i32
     %place = llvm.mlir.constant(29 : i32) : i32
+    %parity = llvm.and %phase, %one : i32
     llvm.br ^poll
   ^poll:
     %word = llvm.load %barrier atomic syncscope("workgroup") monotonic {alignment = 8 : i64} : !llvm.ptr<3> -> i32
     %now = rocdl.readfirstlane %word : i32
     %moved = llvm.lshr %now, %place : i32
     %current = llvm.and %moved, %one : i32
-    %done = llvm.icmp "ne" %current, %phase : i32
+    %done = llvm.icmp "ne" %current, %parity : i32
     llvm.cond_br %done, ^done, ^sleep
   ^sleep:
     rocdl.s.sleep 1

@@ -17,12 +17,34 @@ MARKS = "amdwarp.tasks."
 """Start of the names of what the front end says of a block: names, starts, registers, lines, file."""
 TASK_STARTS = f"{MARKS}starts"
 
+RELEASE = "amdwarp.release"
+"""Attribute of an arrival: what of the arriving wave is complete before it."""
+
+NAMED_BARRIER = "amdwarp.named_barrier "
+"""Assembly text that carries a named barrier through stock lowering, then its number, its waves, and 1 for a wait."""
+
 _VIEWS = ("ttg.memdesc_index", "ttg.memdesc_subslice", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape")
 
 
 def specializations(module: Module) -> list[Op]:
     """Every ``ttg.warp_specialize`` of the module, in text order."""
     return module.ops(SPECIALIZE)
+
+
+def named_barriers(module: Module) -> list[tuple[Op, int, int]]:
+    """Every named barrier of the kernel's author, with its number and the waves that meet at it."""
+    found = []
+    for op in module.ops("tt.elementwise_inline_asm"):
+        text = op.properties["asm_string"].strip('"')
+        if text.startswith(NAMED_BARRIER):
+            index, members, _ = map(int, text.removeprefix(NAMED_BARRIER).split())
+            found.append((op, index, members))
+    return found
+
+
+def own_barriers(module: Module) -> bool:
+    """Whether barriers of `amdwarp` stand in the module: in one without tasks those of stock Triton are left alone."""
+    return any(RELEASE in op.attributes for op in module.ops(ARRIVE)) or bool(named_barriers(module))
 
 
 def partitions_op(op: Op) -> Op:
@@ -116,6 +138,35 @@ def check_barriers(module: Module) -> None:
                 construct=construct,
                 where=op.where,
             )
+
+
+def check_named_barriers(module: Module, trunk: int, total: int) -> None:
+    """What is wrong with named barriers: in a block of tasks one is met by one number of waves, which must exist.
+
+    Args:
+        module: TTGIR with the tasks in it.
+        trunk: waves of the default task.
+        total: waves of the kernel.
+
+    Raises:
+        LoweringError: with the line of the barrier.
+    """
+    wanted: dict[tuple[Op | None, int], int] = {}
+    for op, index, members in named_barriers(module):
+        block = next((around for around in op.ancestors() if around.name == SPECIALIZE), None)
+        waves, first = waves_of(op, trunk), wanted.setdefault((block, index), members)
+        if members != first:
+            problem = f"named barrier {index} is for {members} waves here and for {first} elsewhere"
+            remedy = "give it one num_warps everywhere, or take another index"
+        elif members > total:
+            problem = f"named barrier {index} is for {members} waves, and the kernel has {total}"
+            remedy = "count the waves of the tasks that come to it"
+        elif waves > members:
+            problem = f"{waves} waves come to named barrier {index}, which is for {members}"
+            remedy = "count every wave of each task that comes to it"
+        else:
+            continue
+        raise LoweringError(problem, remedy=remedy, construct="named_barrier", where=op.where)
 
 
 def _index(barrier: Value) -> int | None:

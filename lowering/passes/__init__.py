@@ -8,7 +8,7 @@ from typing import Any
 from amdwarp.target import get_target
 
 from ..analysis.pricing import Price
-from ..analysis.tasks import specializations
+from ..analysis.tasks import own_barriers, specializations
 from ..ir import Module
 from .chunk_streams import ChunkStreams
 from .count_barriers import CountBarriers
@@ -50,8 +50,8 @@ def windows(
 
 
 def tasks(module: Module) -> tuple[Any, ...]:
-    """The passes for tasks, which a module without any does not need."""
-    if not specializations(module):
+    """The passes for tasks and the barriers between them, which a module with neither does not need."""
+    if not specializations(module) and not own_barriers(module):
         return ()
     target = get_target(module.attributes["ttg.target"].strip('"').removeprefix("hip:"))
     passes: tuple[Any, ...] = (PlaceTasks(), ReleaseArrivals(target.arch))

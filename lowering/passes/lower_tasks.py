@@ -35,14 +35,13 @@ from typing import Any
 from amdwarp.errors import LoweringError
 
 from .. import bridge
+from ..analysis.tasks import NAMED_BARRIER
 from ..ir import Block, Module, Op, Region, Value
 from ..rewriter import Builder
 from ..task_functions import ARRIVE, OBJECT_WAIT, RENDEZVOUS, WAIT, WAVE_ID, functions
 
 _POLL = ["rocdl.s.sleep", "llvm.load", "llvm.lshr", "llvm.trunc", "llvm.and", "llvm.icmp", "llvm.cond_br"]
 _ADDRESSES = ("llvm.mul", "llvm.add", "llvm.getelementptr")
-NAMED_BARRIER = "amdwarp.named_barrier "
-"""Assembly text that carries a named barrier through stock lowering, then its number, its waves, and 1 for a wait."""
 _LACKING = ("rocdl.wave.id", "rocdl.ds.atomic.barrier.arrive.rtn.b64")
 
 

@@ -32,6 +32,7 @@ from ..analysis.tasks import (
     TASK_STARTS,
     array,
     check_barriers,
+    check_named_barriers,
     integers,
     partitions_op,
     specializations,
@@ -47,7 +48,8 @@ class PlaceTasks:
     name: str = "place_tasks"
 
     def run(self, module: Module) -> None:
-        for op in module.ops(*_WORKGROUP):
+        blocks = specializations(module)
+        for op in module.ops(*_WORKGROUP) if blocks else ():
             raise LoweringError(
                 "a barrier of the whole workgroup in a kernel with tasks: other tasks do not come to it",
                 remedy="wave pipeline stages belong in kernels without tasks; between tasks use alloc_barriers",
@@ -57,12 +59,13 @@ class PlaceTasks:
         check_barriers(module)
         trunk = int(module.attributes["ttg.num-warps"].split(":")[0])
         total = trunk
-        for op in specializations(module):
+        for op in blocks:
             if TASK_STARTS in op.attributes:
                 _place(op, trunk)
             waves = integers(op.properties["partitionNumWarps"])
             starts = integers(op.properties["warpGroupStartIds"])
             total = max([total, *(start + count for start, count in zip(starts, waves, strict=True))])
+        check_named_barriers(module, trunk, total)
         module.attributes["ttg.total-num-warps"] = f"{total} : i32"
 
 

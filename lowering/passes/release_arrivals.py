@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..analysis.tasks import ARRIVE
+from ..analysis.tasks import ARRIVE, RELEASE
 from ..ir import Module, Op
 from ..rewriter import Builder
 
-RELEASE = "amdwarp.release"
 _VMCNT_0 = 0x0F70  # s_waitcnt of gfx9: expcnt 7 and lgkmcnt 15 mean no wait
 _COUNTERS = ("loadcnt", "storecnt", "asynccnt", "tensorcnt")
 

@@ -412,6 +412,64 @@ def waves_beyond_the_count(x, y, n):
             amdwarp.barrier_arrive(barriers.index(1))  # HERE
 
 
+@amdwarp.jit
+def waves_beyond_the_count_without_tasks(x, y, n):
+    barriers = amdwarp.alloc_barriers(1, arrivals=1)
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            amdwarp.barrier_arrive(barriers.index(0))  # HERE
+
+
+@amdwarp.jit
+def tensor_on_one_path(x, y, n):
+    values = gl.load(x + gl.arange(0, 256, gl.BlockedLayout([1], [64], [4], [0])))
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            gl.store(y, n)
+        with amdwarp.async_task(num_warps=1):
+            for _ in range(n):
+                values = gl.load(x + gl.arange(0, 256, gl.BlockedLayout([1], [64], [1], [0])))
+            gl.store(y, gl.sum(values, 0))  # HERE
+
+
+@amdwarp.jit
+def barriers_beyond_lds(x, y, n):
+    amdwarp.alloc_barriers(100_000, arrivals=1)  # HERE
+
+
+@amdwarp.jit
+def release_at_run_time(x, y, n):
+    barriers = amdwarp.alloc_barriers(1, arrivals=4)
+    amdwarp.barrier_arrive(barriers.index(0), release=n)  # HERE
+
+
+@amdwarp.jit
+def named_for_two_numbers(x, y, n):
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            amdwarp.named_barrier_arrive(0, 5)
+        with amdwarp.async_task(num_warps=1):
+            amdwarp.named_barrier_wait(0, 4)  # HERE
+
+
+@amdwarp.jit
+def named_for_too_many(x, y, n):
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            gl.store(y, n)
+        with amdwarp.async_task(num_warps=1):
+            amdwarp.named_barrier_wait(0, 6)  # HERE
+
+
+@amdwarp.jit
+def named_for_too_few(x, y, n):
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            amdwarp.named_barrier_wait(0, 2)  # HERE
+        with amdwarp.async_task(num_warps=1):
+            amdwarp.named_barrier_wait(0, 2)
+
+
 REFUSALS: list[tuple[Any, str]] = [
     (no_default, "async_tasks .*exactly one default task, this one has 0"),
     (two_defaults, "async_tasks .*exactly one default task, this one has 2"),
@@ -458,6 +516,16 @@ REFUSALS: list[tuple[Any, str]] = [
     (barrier_in_triton, "alloc_barriers .*barriers belong in Gluon kernels"),
     (barrier_too_far, "barrier_wait .*barrier 2 of 2 that are allocated; allocate more"),
     (waves_beyond_the_count, "barrier_arrive .*2 waves arrive at a barrier whose phase 1 complete; allocate it with"),
+    (
+        waves_beyond_the_count_without_tasks,
+        "4 waves arrive at a barrier whose phase 1 complete; allocate it with arriv",
+    ),
+    (tensor_on_one_path, "'values' is a tensor of the default task's waves, other waves do not have it"),
+    (barriers_beyond_lds, "100000 barriers of 8 bytes do not fit into the 65536 bytes of LDS; take one for each slot"),
+    (release_at_run_time, "barrier_arrive .*release must be one of 'all', 'lds', not "),
+    (named_for_two_numbers, "named barrier 0 is for [45] waves here and for [45] elsewhere; give it one num_warps"),
+    (named_for_too_many, "named barrier 0 is for 6 waves, and the kernel has 5; count the waves of the tasks that"),
+    (named_for_too_few, "4 waves come to named barrier 0, which is for 2; count every wave of each task that comes"),
     (barrier_by_branch, "the allocation of this barrier cannot be seen"),
 ]
 

@@ -208,6 +208,73 @@ def test_named_barriers(arch: str) -> None:
     assert np.array_equal(y, x)
 
 
+@amdwarp.jit
+def lonely_kernel(x, y, steps, LANES: gl.constexpr, SIZE: gl.constexpr, NAMED: gl.constexpr):
+    """Only the default task is left: its waves meet at barriers of their own."""
+    slot = gl.allocate_shared_memory(gl.float32, [SIZE], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    barriers = amdwarp.alloc_barriers(2, arrivals=4)
+    own: gl.constexpr = gl.BlockedLayout([1], [LANES], [4], [0])
+    turned: gl.constexpr = gl.BlockedLayout([SIZE // LANES], [LANES], [4], [0])
+    with amdwarp.async_tasks(), amdwarp.async_task("default"):
+        for step in range(steps):
+            slot.store(gl.load(x + step * SIZE + gl.arange(0, SIZE, layout=own)))
+            if NAMED:
+                amdwarp.named_barrier_wait(0, 4)
+            else:
+                amdwarp.barrier_arrive(barriers.index(0), release="lds")
+                amdwarp.barrier_wait(barriers.index(0), step & 1)
+            value = slot.load(turned)
+            amdwarp.barrier_arrive(barriers.index(1))
+            amdwarp.barrier_wait(barriers.index(1), step & 1)
+            gl.store(y + step * SIZE + gl.arange(0, SIZE, layout=turned), value)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_barriers_where_no_other_task_is_left(arch: str, named: bool) -> None:
+    kernel = compiled(lonely_kernel, arch, SIZE=SIZE, NAMED=named)
+    x, y = np.random.default_rng(5).random(3 * SIZE, np.float32), np.zeros(3 * SIZE, np.float32)
+    report = check(kernel, [x, y, 3], (1,), seeds=3)
+    assert report.ok, report
+    assert np.array_equal(y, x)
+
+
+@amdwarp.jit
+def names_again_kernel(x, y, steps, LANES: gl.constexpr, SIZE: gl.constexpr):
+    """The other task gives names of the default one values of its own; phases count on beyond 1."""
+    slot = gl.allocate_shared_memory(gl.float32, [SIZE], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    full, empty = amdwarp.alloc_barriers(1, arrivals=1), amdwarp.alloc_barriers(1, arrivals=4)
+    own: gl.constexpr = gl.BlockedLayout([1], [LANES], [4], [0])
+    value = gl.zeros([SIZE], gl.float32, own)
+    last = steps + 1
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            for step in range(steps):
+                amdwarp.barrier_wait(full.index(0), step)
+                value += slot.load(own)
+                amdwarp.barrier_arrive(empty.index(0), release="lds")
+        with amdwarp.async_task(num_warps=1):
+            wide: gl.constexpr = gl.BlockedLayout([1], [LANES], [1], [0])
+            for step in range(steps):
+                value = gl.load(x + step * SIZE + gl.arange(0, SIZE, layout=wide))
+                last = step
+                amdwarp.barrier_wait(empty.index(0), step + 1)
+                slot.store(value)
+                amdwarp.barrier_arrive(full.index(0), release="lds")
+    gl.store(y + gl.arange(0, SIZE, layout=own), value + last.to(gl.float32))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_names_of_the_default_task_and_phases_beyond_one(arch: str) -> None:
+    kernel = compiled(names_again_kernel, arch, SIZE=SIZE)
+    x = np.random.default_rng(7).integers(0, 9, (5, SIZE)).astype(np.float32)
+    for steps in (0, 1, 5):
+        y = np.zeros(SIZE, np.float32)
+        report = check(kernel, [x, y, steps], (1,), seeds=2)
+        assert report.ok, report
+        assert np.array_equal(y, x[:steps].sum(0) + steps + 1)
+
+
 def test_stock_kernels_and_keys_are_left_alone() -> None:
     """A stock kernel still meets the stock refusal, and a kernel with tasks has a key of its own."""
     from triton.backends.amd import compiler
