@@ -2,12 +2,14 @@
 
 Stock Triton's stages stay as they are. Ours stand between them::
 
-    Gluon:        glir  → mark_stages → ttgir → amdwarp → llir → check → amdgcn → hsaco   (3.8 has no glir)
-    @triton.jit:  mark_stages → ttir  → ttgir → amdwarp → llir → check → amdgcn → hsaco
+    Gluon:        glir  → mark_stages → ttgir → amdwarp → llir → check → amdgcn → pad → hsaco   (3.8 has no glir)
+    @triton.jit:  mark_stages → ttir  → ttgir → amdwarp → llir → check → amdgcn → pad → hsaco
 
 They are put there by Triton's stage-inspection hook, which is installed only while one of our kernels compiles in this
 thread. The key of such a kernel covers the sources of this whole package (``source_digest``); keys of other kernels are
 never touched.
+
+``pad`` puts in wait states that LLVM leaves out (`amdwarp.sanitizer.padding`).
 """
 
 from __future__ import annotations
@@ -267,6 +269,7 @@ def _llir(backend: Any, options: Any, stock: Any, kernel: str, src: Any, metadat
 
 
 def _insert_stages(stages: dict[str, Any], kernel: str, llir: Callable[[Any, Any], str]) -> None:
+    from .sanitizer.padding import padded
     from .task_registers import complete
 
     stock = dict(stages) | {"llir": llir}
@@ -285,7 +288,7 @@ def _insert_stages(stages: dict[str, Any], kernel: str, llir: Callable[[Any, Any
             )
         elif name == "amdgcn":
             stages[name] = lambda src, metadata, run=run: complete(
-                kept["amdgcn"] if src is kept.get("llir") else run(src, metadata), metadata
+                padded(kept["amdgcn"] if src is kept.get("llir") else run(src, metadata)), metadata
             )
         else:
             stages[name] = run
