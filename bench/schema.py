@@ -74,6 +74,12 @@ class Row:
         return "/".join(part for part in (self.kernel, self.variant, self.shape, self.dtype, self.target) if part)
 
     @property
+    def when(self) -> datetime:
+        """`time` as a point of time: texts with different offsets are not in its order."""
+        # Python 3.10 does not read a Z
+        return datetime.fromisoformat(self.time.replace("Z", "+00:00"))
+
+    @property
     def key(self) -> tuple[str, ...]:
         """What makes two rows two runs of the same thing."""
         return (self.kernel, self.variant, self.shape, self.dtype, self.metric, self.source, self.target)
@@ -134,8 +140,7 @@ def _text_problem(row: Row) -> str:
     if not _COMMIT.fullmatch(row.commit):
         return f"commit {row.commit!r} is no commit"
     try:
-        # Python 3.10 does not read a Z
-        offset = datetime.fromisoformat(row.time.replace("Z", "+00:00")).utcoffset()
+        offset = row.when.utcoffset()
     except ValueError:
         return f"time {row.time!r} is not ISO 8601"
     return "" if offset is not None else f"time {row.time!r} has no offset from UTC"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.table import Table
 from amdwarp.arguments import read_arguments
 from amdwarp.asm import parse
 from amdwarp.choice import Arch, BOrder, Dtype, Kernel, Schedule, Shape, ZooChoice, only_one, refuse
-from amdwarp.cycles.estimate import compare, estimate_trace, sensitivity
+from amdwarp.cycles.estimate import check_clock, compare, estimate_trace, sensitivity
 from amdwarp.cycles.parameters import WHOLE, Parameters, load
 from amdwarp.cycles.report import Estimate, LoopReport
 from amdwarp.cycles.trace import Trace, record
@@ -63,7 +62,7 @@ def cycles(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Model what a kernel costs on a compute unit: clk an iteration, stalls by cause, what bounds it."""
-    _check_clock(clock)
+    check_clock(clock)
     choice = ZooChoice(kernel, arch, shape, dtype, schedule, b_order)
     cases = _cases(choice, _FileOptions(args, grid, lds), workgroup, values)
     done = [(case, estimate_trace(case.trace, case.parameters, clock_mhz=clock)) for case in cases]
@@ -196,11 +195,6 @@ def _case(
     return _Case(name, text, trace, parameters)
 
 
-def _check_clock(clock: float | None) -> None:
-    if clock is not None and not 0 < clock < math.inf:
-        raise UsageError(f"a clock of {clock:g} MHz is none", remedy="give --clock a positive number of MHz")
-
-
 def _assignment(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     try:
@@ -225,7 +219,8 @@ def _json(done: list[tuple[_Case, Estimate]], vary: bool) -> dict[str, Any]:
     if len(objects) == 1:
         return objects[0]
     first = done[0][1]
-    against = [{"case": case.name} | vars(compare(first, one)) for case, one in done[1:]]
+    ranked = done[1:] if first.calibrated else []
+    against = [{"case": case.name} | vars(compare(first, one)) for case, one in ranked]
     return {"modelled": True, "cases": objects, "compared_with_the_first": against}
 
 
@@ -274,10 +269,14 @@ def _print_sensitivity(console: Console, case: _Case, one: Estimate) -> None:
 
 
 def _print_comparison(console: Console, first: tuple[_Case, Estimate], second: tuple[_Case, Estimate]) -> None:
+    names = f"{second[0].name} / {first[0].name}"
+    if not first[1].calibrated:
+        console.print(f"{names}: not compared, {first[1].target} is not calibrated", markup=False, highlight=False)
+        return
     outcome = compare(first[1], second[1])
     if outcome.winner == "tie":
         text = "a tie: less than 3 % apart"
     else:
         better = first if outcome.winner == "first" else second
         text = f"{better[0].name} takes fewer clk"
-    console.print(f"{second[0].name} / {first[0].name}: {outcome.ratio:.3f} modelled, {text}", markup=False)
+    console.print(f"{names}: {outcome.ratio:.3f} modelled, {text}", markup=False)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from amdwarp.asm import Program, parse
 from amdwarp.cycles.loops import Loop
 from amdwarp.cycles.occupancy import occupancy
-from amdwarp.cycles.parameters import Parameters, load, varied
-from amdwarp.cycles.report import TIE, Estimate, build_estimate, steady_state
+from amdwarp.cycles.parameters import Parameters, describe, load, span, varied
+from amdwarp.cycles.report import TIE, Estimate, build_estimate, loop_clk
 from amdwarp.cycles.trace import Trace, record
 from amdwarp.cycles.unit import Run, simulate
 from amdwarp.errors import UsageError
@@ -70,9 +72,11 @@ def estimate(
         parameters: of the target, or values that replace some of them.
 
     Raises:
-        UsageError: wrong arguments, an unknown parameter, or a workgroup that fits on no compute unit.
+        UsageError: wrong arguments, an unknown parameter, a clock that is none, or a workgroup that fits on no compute
+            unit.
         EmulatorError: a text that is not known, or an execution that cannot go on.
     """
+    check_clock(clock_mhz)
     program, stated = _program(compiled)
     chosen = _parameters(program, parameters)
     trace = record(
@@ -88,6 +92,7 @@ def estimate(
 
 def estimate_trace(trace: Trace, parameters: Parameters | None = None, *, clock_mhz: float | None = None) -> Estimate:
     """The same from a record, so that parameters can be varied without running the kernel again."""
+    check_clock(clock_mhz)
     chosen = _parameters(trace.program, parameters)
     shares = occupancy(trace.program, trace.lds_bytes, trace.workgroups, chosen)
     run = simulate(trace, chosen, resident=shares.resident)
@@ -103,6 +108,14 @@ def estimate_trace(trace: Trace, parameters: Parameters | None = None, *, clock_
         return best if gains[best] >= TIE * now else "issue"
 
     return build_estimate(run, trace, chosen, shares, clock_mhz, explain)
+
+
+def check_clock(mhz: float | None) -> None:
+    """Raise `UsageError` for what is no clock; None is the target's own."""
+    number = isinstance(mhz, Real) and not isinstance(mhz, bool)
+    if mhz is not None and not (number and 0 < mhz < math.inf):
+        text = f"{mhz:g}" if number else repr(mhz)
+        raise UsageError(f"a clock of {text} MHz is none", remedy="give a positive number of MHz")
 
 
 def _program(compiled: Any) -> tuple[Program, int | None]:
@@ -123,16 +136,22 @@ def _program(compiled: Any) -> tuple[Program, int | None]:
 def _parameters(program: Program, given: Parameters | Mapping[str, float] | None) -> Parameters:
     if given is None:
         return load(program.target)
-    if not isinstance(given, Parameters):
+    if isinstance(given, Mapping):
         return load(program.target).replace(**given)
+    if not isinstance(given, Parameters):
+        raise UsageError(
+            f"parameters = {given!r} are neither a target's nor values by name",
+            remedy='pass amdwarp.cycles.load("gfx950"), or {"barrier_clk": 40}',
+        )
     if given.target.arch != program.target:
         raise UsageError(f"the parameters are those of {given.target.arch}, the program is for {program.target}")
     return given
 
 
 def _period(run: Run, loop: Loop) -> float:
-    states = [state for wave in run.waves if (state := steady_state(wave, loop)) is not None]
-    return sum(state.period for state in states) / len(states)
+    clk = loop_clk(run, loop)
+    assert clk is not None  # what is asked about has been reported, and a wave's path does not depend on parameters
+    return clk
 
 
 # Comparing
@@ -155,13 +174,24 @@ def compare(first: Estimate, second: Estimate) -> Comparison:
     """Which of two kernels takes fewer clk for its whole grid.
 
     Raises:
-        UsageError: they were computed for different targets or with different parameters.
+        UsageError: they were computed for different targets or with different parameters, or the target is not
+            calibrated: its figures are bounds, and rank nothing.
     """
+    for one in (first, second):
+        if not isinstance(one, Estimate):
+            raise UsageError(
+                f"{type(one).__name__} is no estimate", remedy="pass what amdwarp.cycles.estimate returned"
+            )
     if (first.target, first.parameters) != (second.target, second.parameters):
         raise UsageError(
             f"{first.target} with parameters {first.parameters} and {second.target} with {second.parameters} "
             "do not compare",
             remedy="estimate both with the same",
+        )
+    if not first.calibrated:
+        raise UsageError(
+            f"{first.target} is not calibrated: its figures are bounds, and do not compare",
+            remedy="read the limits of each",
         )
     ratio = second.kernel_clk / first.kernel_clk
     if max(ratio, 1 / ratio) - 1 < TIE:
@@ -205,31 +235,41 @@ def sensitivity(estimate: Estimate, parameters: Parameters | None = None, names:
         estimate: whose launch is timed again.
         parameters: the ones it was computed with, if not the file's.
         names: parameters to move; by default all that the file marks.
+
+    Raises:
+        UsageError: a name that the file does not have, or other parameters than those of the estimate.
     """
     trace = estimate.trace
     base = _parameters(trace.program, parameters)
+    if base.digest != estimate.parameters:
+        raise UsageError(
+            f"the estimate was computed with parameters {estimate.parameters}, and these are {base.digest}",
+            remedy="pass the ones it was computed with",
+        )
     label = estimate.loops[0].label if estimate.loops else None
+    clk = _clk(trace, base, label)
     rows = []
     for name in names or varied(base.target):
-        value = getattr(base, name)
         low, high = moved(base, name)
         each = [_clk(trace, base.replace(**{name: x}), label) for x in (low, high)]
-        rows.append(Variation(name, value, low, high, _clk(trace, base, label), *each))
+        rows.append(Variation(name, getattr(base, name), low, high, clk, *each))
     return sorted(rows, key=lambda row: -row.spread)
 
 
 def moved(parameters: Parameters, name: str) -> tuple[float, float]:
-    """Where a sensitivity run moves a parameter."""
-    from amdwarp.cycles.parameters import describe
-
-    row = next(row for row in describe(parameters.target) if row[0] == name)
+    """Where a sensitivity run moves a parameter; not beyond what it can be."""
+    stated = {row[0]: row for row in describe(parameters.target)}
+    if name not in stated:
+        raise UsageError(f"unknown parameter {name!r}", remedy=f"known are {', '.join(sorted(stated))}")
+    _, _, unit, evidence, *_ = stated[name]
     value = getattr(parameters, name)
-    if row[2] == "flag":
+    if unit == "flag":
         return 1 - value, 1 - value
-    down, up = _UNKNOWN if row[3] == "unknown" else _KNOWN
+    least, most = span(name, unit)
     if not value:
-        return 0, 4 * parameters.issue_period_clk
-    return value * down, value * up
+        return 0, min(4 * parameters.issue_period_clk, most)
+    down, up = _UNKNOWN if evidence == "unknown" else _KNOWN
+    return max(value * down, least), min(value * up, most)
 
 
 def _clk(trace: Trace, parameters: Parameters, label: str | None) -> float:

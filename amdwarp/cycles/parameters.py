@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,8 @@ class Parameters:
         for name, value in values.items():
             if name not in merged:
                 raise UsageError(f"unknown parameter {name!r}", remedy=f"known are {', '.join(sorted(merged))}")
+            if not isinstance(value, Real):
+                raise UsageError(f"parameter {name} = {value!r} is no number")
             if wrong := _problem(name, stated["values"][name]["unit"], value):
                 raise UsageError(f"parameter {name} = {value:g} {wrong}")
             merged[name] = value
@@ -146,6 +149,7 @@ class Parameters:
 #: Upper ends by name, else by unit: beyond every use, and small enough for this machine's memory.
 _MOST = {"lds_ports": 16, "icache_bytes": 1 << 26, "vgpr_granule": 512, "bytes": 1 << 40, "clk": 1 << 24}
 _MOST_ELSE = 1 << 20
+_SHARE = "vmem_slot_share"
 #: Without one of these the model has nothing to divide by, no place, or no time that passes.
 _POSITIVE = frozenset((
     *("issue_period_clk", "lds_address_bytes", "lds_input_bytes_per_clk", "lds_return_bytes_per_clk", "lds_fifo"),
@@ -155,15 +159,21 @@ _POSITIVE = frozenset((
 ))  # fmt: skip
 
 
+def span(name: str, unit: str) -> tuple[int, int]:
+    """The least and the most that a parameter can be."""
+    most = 1 if name == _SHARE or unit == "flag" else _MOST.get(name, _MOST.get(unit, _MOST_ELSE))
+    return int(name in _POSITIVE), most
+
+
 def _problem(name: str, unit: str, value: float) -> str:
     """Why a parameter cannot have a value, or ""."""
     if not math.isfinite(value):
         return "is no finite number"
     if unit == "flag" and value not in (0, 1):
         return "is neither 0 nor 1"
-    if name == "vmem_slot_share" and not 0 <= value <= 1:
+    least, most = span(name, unit)
+    if name == _SHARE and not least <= value <= most:
         return "is no share, from 0 to 1"
-    least, most = int(name in _POSITIVE), _MOST.get(name, _MOST.get(unit, _MOST_ELSE))
     if value < least or (name in WHOLE and round(value) < least):
         return f"is below {least} {unit}"
     return f"is above {most} {unit}" if value > most else ""

@@ -200,10 +200,10 @@ def report_loop(
         run, loop, program, parameters: what it is about.
         explain: says what bounds a loop in which no resource is saturated.
     """
-    found = [(wave, state) for wave in run.waves if (state := steady_state(wave, loop)) is not None]
+    found = _steady_waves(run, loop)
     if not found:
         return None
-    clk = _period(found, loop)
+    clk = _clk_together(found, loop)
     busy: dict[int, float] = {}
     for wave, state in found:
         spent = state.last.t - state.first.t
@@ -233,7 +233,17 @@ def report_loop(
     )
 
 
-def _period(found: Sequence[tuple[Wave, Steady]], loop: Loop) -> float:
+def loop_clk(run: Run, loop: Loop) -> float | None:
+    """`LoopReport.clk_per_iteration` of a loop, or None if no wave went through it more than once."""
+    found = _steady_waves(run, loop)
+    return _clk_together(found, loop) if found else None
+
+
+def _steady_waves(run: Run, loop: Loop) -> list[tuple[Wave, Steady]]:
+    return [(wave, state) for wave in run.waves if (state := steady_state(wave, loop)) is not None]
+
+
+def _clk_together(found: Sequence[tuple[Wave, Steady]], loop: Loop) -> float:
     """Clk in which all waves make one iteration.
 
     That is the period of a wave, where all go through the loop at the same time. Where the oldest run ahead and the
@@ -292,7 +302,7 @@ def build_estimate(
         resident=shares.resident,
         rounds=shares.rounds,
         kernel_clk=run.total_clk * shares.rounds,
-        clock_mhz=clock_mhz or parameters.clock_mhz,
+        clock_mhz=parameters.clock_mhz if clock_mhz is None else clock_mhz,
         wave_instructions=run.issued,
         trace=trace,
     )

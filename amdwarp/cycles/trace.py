@@ -20,6 +20,7 @@ from amdwarp.cycles.lds import PassCounter
 from amdwarp.cycles.parameters import Parameters, load
 from amdwarp.emulator import launch
 from amdwarp.emulator.events import Access, CompletionEvent, InstructionEvent
+from amdwarp.errors import UsageError
 
 Array = np.ndarray[Any, Any]
 
@@ -198,10 +199,12 @@ def record(
 
     Raises:
         EmulatorError: the text is not known, or the execution cannot go on.
-        UsageError: the arguments do not fit the kernel.
+        UsageError: the arguments do not fit the kernel, or no workgroup is named.
     """
     if isinstance(program, str):
         program = parse(program)
+    if isinstance(workgroups, Sequence) and not workgroups:
+        raise UsageError(f"workgroups = {workgroups!r} names none", remedy="give at least one")
     recorder = Recorder(program, parameters or load(program.target))
     launch(program, args, grid, workgroups=workgroups, observer=recorder, lds_bytes=lds_bytes, seed=seed)
     stated = max(program.descriptor.lds_bytes, program.metadata.lds_bytes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 
 from amdwarp.errors import UsageError
+from amdwarp.files import write_whole
 
 from ..metrics import LABELS, get_metric, title
 from ..schema import Row, check
@@ -39,8 +40,8 @@ def write_site(rows: Sequence[Row], folder: Path) -> Path:
     text = render(list(dict.fromkeys(rows)))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        page.write_text(text, encoding="utf-8")
-        (folder / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+        write_whole(folder / "plotly.min.js", get_plotlyjs())
+        write_whole(page, text)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
     return page
@@ -93,10 +94,10 @@ def _origins(rows: Iterable[Row]) -> list[tuple[Row, str]]:
 
 
 def _facts(rows: Sequence[Row]) -> str:
-    times = sorted(row.time for row in rows)
+    ordered = sorted(rows, key=lambda row: row.when)
     triton = ", ".join(sorted({row.triton for row in rows}))
-    commits = ", ".join(dict.fromkeys(_short(row.commit) for row in sorted(rows, key=lambda row: row.time)))
-    text = f"{times[0]} to {times[-1]} · Triton {triton} · commits {commits}"
+    commits = ", ".join(dict.fromkeys(_short(row.commit) for row in ordered))
+    text = f"{ordered[0].time} to {ordered[-1].time} · Triton {triton} · commits {commits}"
     return html.escape(text)
 
 

@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta, timezone
 from typing import Any
 
 import plotly.graph_objects as go
@@ -63,7 +63,7 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     """The newest row of each figure."""
     found: dict[tuple[str, ...], Row] = {}
     for row in rows:
-        if row.key not in found or found[row.key].time <= row.time:
+        if row.key not in found or found[row.key].when <= row.when:
             found[row.key] = row
     return list(found.values())
 
@@ -73,8 +73,12 @@ def build_figures(rows: Sequence[Row]) -> list[Card]:
     colours = _colours(rows)
     newest = latest(rows)
     cards = [side_by_side(group, colours) for group in _groups(newest)]
-    for source, build in ((HARDWARE, hardware_roofline), (MODELLED, modelled_roofline)):
-        if card := build([row for row in newest if row.source == source], colours):
+    kinds = {key: list(part) for key, part in _split(newest, "source", "calibrated").items()}
+    for key, build in (
+        ((HARDWARE, ""), hardware_roofline),
+        *(((MODELLED, c), modelled_roofline) for c in ("yes", "no")),
+    ):
+        if card := build(kinds.get(key, []), colours):
             cards.append(card)
     return cards + [history(group, colours) for group in _groups(rows)]
 
@@ -85,13 +89,16 @@ def _colours(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _groups(rows: Iterable[Row]) -> list[list[Row]]:
-    """Rows that share a chart: one kernel, one metric or family, one source; in the order of ``METRICS``."""
-    found: dict[tuple[int, str, int], list[Row]] = {}
+    """Rows that share a chart: one kernel, one metric or family, one source; in the order of ``METRICS``.
+
+    Bounds of an uncalibrated target have charts of their own: the axis and the heading say what they are.
+    """
+    found: dict[tuple[int, str, int, str], list[Row]] = {}
     order = list(METRICS)
     for row in rows:
         metric = get_metric(row.metric)
         if metric.shown:
-            key = (SOURCES.index(row.source), row.kernel, order.index(metric.name))
+            key = (SOURCES.index(row.source), row.kernel, order.index(metric.name), _bound(row))
             found.setdefault(key, []).append(row)
     return [found[key] for key in sorted(found)]
 
@@ -108,7 +115,11 @@ def _name(section: str, row: Row) -> str:
     word = re.sub(r"\W", "_", row.kernel, flags=re.ASCII)
     if word != row.kernel:
         word += f"_{zlib.crc32(row.kernel.encode()):x}"
-    return f"{section}-{row.source}-{word}-{get_metric(row.metric).name.rstrip('.')}"
+    return f"{section}-{row.source}-{word}-{get_metric(row.metric).name.rstrip('.')}{_bound(row)}"
+
+
+def _bound(row: Row) -> str:
+    return "-uncalibrated" if row.calibrated == "no" else ""
 
 
 def _heading(row: Row) -> str:
@@ -118,9 +129,20 @@ def _heading(row: Row) -> str:
     return f"{row.kernel}: " + (words if words[1].isupper() else words[0].lower() + words[1:])
 
 
-def _better(row: Row) -> str:
-    metric = get_metric(row.metric)
-    return " ".join(text for text in ("More is better." if metric.higher else "Less is better.", metric.note) if text)
+def _better(rows: Sequence[Row]) -> str:
+    metric = get_metric(rows[0].metric)
+    texts = ("More is better." if metric.higher else "Less is better.", metric.note)
+    return " ".join(text for text in texts if text) + _mixed(rows)
+
+
+def _mixed(rows: Iterable[Row]) -> str:
+    """What to know where modelled figures of a target rest on different parameters, or ""."""
+    digests: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.parameters:
+            digests.setdefault(row.target, {})[row.parameters] = None
+    texts = (f"{target} with parameters {', '.join(found)}" for target, found in digests.items() if len(found) > 1)
+    return "".join(f" Modelled for {text}: figures of different parameters do not compare." for text in texts)
 
 
 def _axis(row: Row) -> str:
@@ -194,7 +216,7 @@ def side_by_side(rows: Sequence[Row], colours: dict[str, str]) -> Card:
     figure.update_xaxes(tickangle=0, tickfont={"size": 11})
     figure.update_yaxes(rangemode="tozero")
     wide = len({_category(row) for row in rows}) > _NARROW
-    return Card("side", _name("side", first), _heading(first), first, _better(first), figure, wide)
+    return Card("side", _name("side", first), _heading(first), first, _better(rows), figure, wide)
 
 
 def _category(row: Row) -> str:
@@ -210,13 +232,13 @@ def history(rows: Sequence[Row], colours: dict[str, str]) -> Card:
     several = [name for name in fields if len({getattr(row, name) for row in rows}) > 1]
     dashes: dict[str, int] = {}
     for values, part in _split(rows, *fields).items():
-        ordered = sorted(part, key=lambda row: row.time)
+        ordered = sorted(part, key=lambda row: row.when)
         words = [value for name, value in zip(fields, values, strict=True) if name in several]
         name = " ".join(word.partition(".")[2] or word for word in words) or first.variant
         dash = dashes[values[0]] = dashes.get(values[0], -1) + 1
         figure.add_scatter(
             name=html.escape(name),
-            x=[row.time for row in ordered],
+            x=[row.when.astimezone(timezone.utc).isoformat() for row in ordered],
             y=[row.p50 for row in ordered],
             error_y=_spread(ordered),
             mode="lines+markers",
@@ -233,13 +255,13 @@ def history(rows: Sequence[Row], colours: dict[str, str]) -> Card:
         modebar={"orientation": "h"},
     )
     figure.update_xaxes(type="date")
-    times = sorted(datetime.fromisoformat(row.time.replace("Z", "+00:00")) for row in rows)
+    times = sorted(row.when.astimezone(timezone.utc) for row in rows)
     if times[0] == times[-1]:
         day = timedelta(hours=12)
         figure.update_xaxes(range=[(times[0] - day).isoformat(), (times[0] + day).isoformat()])
     figure.update_yaxes(rangemode="tozero")
     wide = lines > _NARROW
-    return Card("history", _name("history", first), _heading(first), first, _better(first), figure, wide)
+    return Card("history", _name("history", first), _heading(first), first, _better(rows), figure, wide)
 
 
 # Rooflines
@@ -338,4 +360,5 @@ def modelled_roofline(rows: Sequence[Row], colours: dict[str, str]) -> Card | No
         _roof(figure, name, peak, slope, [one[2] for one in found], {"source": MODELLED, "target": target})
     _log(figure, "FLOP/byte that the loop loads, MODELLED", "FLOP/clk of a compute unit, MODELLED")
     note = "In clk: no clock rate is in it. The slope is the best rate that the model gives the loads of one of these."
-    return Card("roof", "roof-modelled", "Roofline of a compute unit", shown, note, figure)
+    note += _mixed(rows)
+    return Card("roof", f"roof-modelled{_bound(shown)}", "Roofline of a compute unit", shown, note, figure)

@@ -167,6 +167,48 @@ def test_the_newest_figure_is_the_one_in_the_table(tmp_path: Path) -> None:
     assert "1 of 1 figures" in text
 
 
+def test_the_newest_is_that_by_the_clock_whatever_the_offset(tmp_path: Path) -> None:
+    """10:00+02:00 is before 9:30 UTC, though not as a text; the axis is in UTC."""
+    times = {5.0: "2026-01-02T10:00:00+02:00", 7.0: "2026-01-02T09:30:00Z"}
+    rows = [samples.row("vgprs", value, time=time) for value, time in times.items()]
+    text = write_site(rows, tmp_path).read_text()
+    assert re.findall(r'class="number">(\d+)<', text) == ["7", "7", "7"]
+    assert "2026-01-02T10:00:00+02:00 to 2026-01-02T09:30:00Z" in text
+    (history,) = [card for card in build_figures(rows) if card.section == "history"]
+    assert history.figure.data[0].x == ("2026-01-02T08:00:00+00:00", "2026-01-02T09:30:00+00:00")
+
+
+def test_bounds_of_an_uncalibrated_target_have_charts_of_their_own() -> None:
+    names = {
+        "kernel_clk": 5.0,
+        "flop_per_clk": 900,
+        "flop_per_byte": 64,
+        "mfma_busy": 90,
+        "mfma_limit": 9,
+        "load_limit": 5,
+    }
+    rows = [samples.row(name, value) for name, value in names.items()]
+    rows += [samples.row(name, value, target="gfx1250", calibrated="no") for name, value in names.items()]
+    cards = build_figures(rows)
+    assert len({card.name for card in cards}) == len(cards)
+    for card in cards:
+        targets = {trace.meta["target"] for trace in card.figure.data}
+        assert targets == ({"gfx1250"} if card.name.endswith("-uncalibrated") else {"gfx950"})
+        assert card.row.target in targets
+    assert {card.name for card in cards} >= {"roof-modelled", "roof-modelled-uncalibrated"}
+
+
+def test_figures_of_different_parameters_say_that_they_do_not_compare() -> None:
+    other = "0" * 12
+    rows = [samples.row("kernel_clk", 5.0, variant="one"), samples.row("kernel_clk", 6.0, variant="two")]
+    assert not any("compare" in card.note for card in build_figures(rows))
+    rows[1] = dataclasses.replace(rows[1], parameters=other)
+    for card in build_figures(rows):
+        assert f"gfx950 with parameters {samples.DIGEST}, {other}: figures of different parameters do not" in card.note
+    rows[1] = dataclasses.replace(rows[1], target="gfx942")  # which has parameters of its own
+    assert not any("compare" in card.note for card in build_figures(rows))
+
+
 def test_nothing_to_show_and_nowhere_to_put_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there are no figures to show"):
         write_site([], tmp_path)

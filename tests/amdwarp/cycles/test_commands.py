@@ -95,6 +95,65 @@ def test_sensitivity_puts_the_round_trip_first(one: cycles.Estimate) -> None:
     assert only.spread == 0
 
 
+def test_sensitivity_has_the_clk_of_the_report(text_of: Any) -> None:
+    """Also where the oldest waves run ahead, so that the iterations of each alone are shorter."""
+    mfma = [f"v_mfma_f32_16x16x32_f16 v[{c}:{c + 3}], v[8:11], v[12:15], v[{c}:{c + 3}]" for c in range(16, 48, 4)]
+    crowd = cycles.estimate(text_of([*LOOP[1:3], "loop:", *mfma, *LOOP[-3:]], waves=8), [], (1,))
+    # two waves with 8 MFMA of 16 clk each
+    assert crowd.loops[0].clk_per_iteration > 250
+    (row,) = cycles.sensitivity(crowd, names=["barrier_clk"])
+    assert row.clk == crowd.loops[0].clk_per_iteration
+
+
+def test_sensitivity_stays_within_what_a_parameter_can_be(one: cycles.Estimate) -> None:
+    base = cycles.load("gfx950").replace(vmem_slot_share=0.9, lds_fifo=1)
+    again = cycles.estimate_trace(one.trace, base)
+    moved = {row.name: (row.low, row.high) for row in cycles.sensitivity(again, base)}
+    assert moved["vmem_slot_share"] == (pytest.approx(0.72), 1)
+    (fifo,) = cycles.sensitivity(again, base, names=["lds_fifo"])
+    assert fifo.low == 1
+
+
+def test_sensitivity_refuses_other_names_and_parameters(one: cycles.Estimate) -> None:
+    for name in ("nonsense", "target"):
+        with pytest.raises(UsageError, match=f"unknown parameter '{name}'; known are barrier_clk"):
+            cycles.sensitivity(one, names=[name])
+    other = cycles.load("gfx950").replace(barrier_clk=40)
+    with pytest.raises(UsageError, match=f"computed with parameters {one.parameters}, and these are {other.digest}"):
+        cycles.sensitivity(one, other)
+    with pytest.raises(UsageError, match="pass the ones it was computed with"):
+        cycles.sensitivity(cycles.estimate_trace(one.trace, other))
+
+
+@pytest.mark.parametrize("clock", [0, -5, float("nan"), float("inf"), "fast", True])
+def test_what_is_no_clock_is_refused(one: cycles.Estimate, clock: Any) -> None:
+    with pytest.raises(UsageError, match=f"a clock of {clock!r} MHz is none"):
+        cycles.estimate_trace(one.trace, clock_mhz=clock)
+    with pytest.raises(UsageError, match=f"a clock of {clock!r} MHz is none"):
+        cycles.estimate(one.trace.program, [], (1,), clock_mhz=clock)
+
+
+def test_other_arguments_that_are_refused(one: cycles.Estimate) -> None:
+    program, args = one.trace.program, [np.zeros(4096, np.uint8)]
+    with pytest.raises(UsageError, match=r"workgroups = \(\) names none"):
+        cycles.estimate(program, args, (1,), workgroups=())
+    given: Any = "gfx950"
+    with pytest.raises(UsageError, match="parameters = 'gfx950' are neither a target's nor values by name"):
+        cycles.estimate(program, args, (1,), parameters=given)
+    given = {"barrier_clk": "3"}
+    with pytest.raises(UsageError, match="parameter barrier_clk = '3' is no number"):
+        cycles.estimate(program, args, (1,), parameters=given)
+    none: Any = None
+    with pytest.raises(UsageError, match="NoneType is no estimate"):
+        cycles.compare(one, none)
+
+
+def test_an_uncalibrated_target_ranks_nothing(one: cycles.Estimate) -> None:
+    bound = replace(one, target="gfx1250", calibrated=False)
+    with pytest.raises(UsageError, match="gfx1250 is not calibrated: its figures are bounds, and do not compare"):
+        cycles.compare(bound, bound)
+
+
 def test_less_than_three_percent_is_a_tie(text_of: Any) -> None:
     def chain(count: int) -> cycles.Estimate:
         return cycles.estimate(text_of(["v_add_f32 v1, v1, v2"] * count), [], (1,))
@@ -174,6 +233,18 @@ def test_a_zoo_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         assert loop["mfma_busy"] * loop["clk_per_iteration"] == pytest.approx(loop["limits"]["MFMA"], rel=0.03)
     (verdict,) = content["compared_with_the_first"]
     assert verdict["winner"] in ("first", "second", "tie")
+
+
+def test_schedules_of_an_uncalibrated_target_are_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("triton")
+    names = ("--schedule", "tasks_gfx1250", "--schedule", "ws_schedule_gfx1250")
+    command = ("cycles", "gemm", "--arch", "gfx1250", "--shape", "128,128,128", *names)
+    code, out, _ = run(capsys, *command)
+    assert code == 0 and out.endswith(":\nnot compared, gfx1250 is not calibrated\n")
+    assert out.count("an uncalibrated target: only the limits say") == 2
+    code, out, _ = run(capsys, *command, "--json")
+    content = json.loads(out)
+    assert code == 0 and content["compared_with_the_first"] == [] and len(content["cases"]) == 2
 
 
 def test_a_picture_and_a_trace_of_a_zoo_kernel(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
