@@ -22,6 +22,7 @@ from .metrics import CPU, HARDWARE, MODELLED, SOURCES, get_metric
 
 FORMAT = 1
 _DIGEST = re.compile(r"[0-9a-f]{8,64}")
+_ROCM = re.compile(r"\d+\.\d+")
 _COMMIT = re.compile(r"([0-9a-f]{7,40}(-dirty)?)?")
 _TIMED_UNITS = re.compile(r"flops?/s|/s$|^(s|ms|us|ns)$", re.IGNORECASE)
 
@@ -116,10 +117,12 @@ def _origin_problem(row: Row) -> str:
     for source, names in needed.items():
         for name in names:
             value = getattr(row, name)
-            if source == row.source and not value:
+            if source == row.source and not value.strip():
                 return f"a {source} figure lacks its {name}"
             if source != row.source and value and name != "target":
                 return f"a {row.source} figure cannot have {name} = {value!r}"
+    if row.source == HARDWARE and not _ROCM.match(row.rocm):
+        return f"rocm {row.rocm!r} is no version of ROCm"
     if row.source == MODELLED and not _DIGEST.fullmatch(row.parameters):
         return f"parameters {row.parameters!r} is no digest of parameters"
     if row.calibrated not in ("", "yes", "no"):
@@ -131,7 +134,7 @@ def _origin_problem(row: Row) -> str:
 
 def _text_problem(row: Row) -> str:
     for name in ("kernel", "variant", "triton", "amdwarp"):
-        if not getattr(row, name):
+        if not getattr(row, name).strip():
             return f"{name} is empty"
     if row.target and row.target not in TARGETS:
         return f"target {row.target!r} is none of {', '.join(TARGETS)}"
