@@ -55,7 +55,9 @@ def share(target: Target, waves: int) -> int:
     return min(even, MOST_REGISTERS[target.arch]) // REGISTER_STEP * REGISTER_STEP
 
 
-def budgets(tasks: Sequence[TaskWaves], arch: str, where: str | None = None) -> list[int] | None:
+def budgets(
+    tasks: Sequence[TaskWaves], arch: str, where: str | None = None, construct: str = "async_task"
+) -> list[int] | None:
     """Registers of a thread of each task; None where no task asks for any.
 
     Tasks get what they ask for, at least 24. If the default task asks for nothing, it is given what the others leave of
@@ -66,6 +68,7 @@ def budgets(tasks: Sequence[TaskWaves], arch: str, where: str | None = None) -> 
         tasks: the default task first.
         arch: the target.
         where: ``file:line`` for an error.
+        construct: what asks, for an error.
 
     Raises:
         UsageError: the requests leave a task fewer than 24 registers.
@@ -88,7 +91,7 @@ def budgets(tasks: Sequence[TaskWaves], arch: str, where: str | None = None) -> 
             f"the registers asked for {short}: {len(others) + 1} tasks of {sum(t.waves for t in tasks)} waves "
             f"share {pool} on {arch}",
             remedy="ask for fewer, or take fewer waves",
-            construct="async_task",
+            construct=construct,
             where=where,
         )
     return [rest if number is None else number for number in given]
@@ -150,6 +153,7 @@ def announce(module: Any, metadata: dict[str, Any]) -> None:
         UsageError: budgets that do not fit.
     """
     from .lowering.analysis.tasks import described, specializations, starts_of
+    from .lowering.ws_tasks import ROLES_FILE
 
     trunk = int(module.attributes["ttg.num-warps"].split(":")[0])
     arch = module.attributes["ttg.target"].strip('"').removeprefix("hip:")
@@ -166,9 +170,14 @@ def announce(module: Any, metadata: dict[str, Any]) -> None:
             TaskWaves(name, waves, start, request, marks["file"][0], int(first), int(last))
             for name, (start, waves), request, (first, last) in zip(names, places, asked, lines, strict=True)
         ]
-        given: list[int | None] = [*(budgets(tasks, arch, f"{tasks[0].file}:{tasks[0].first}") or [])]
+        typed = marks["file"] == [ROLES_FILE]  # lines of no kernel: the one of the schedule is meant
+        wheres = [op.where if typed else f"{task.file}:{task.first}" for task in tasks]
+        given: list[int | None] = [*(budgets(tasks, arch, wheres[0], "WSRole" if typed else "async_task") or [])]
         given = given or [None] * len(tasks)
-        entries += [asdict(task) | {"budget": budget} for task, budget in zip(tasks, given, strict=True)]
+        entries += [
+            asdict(task) | {"budget": budget, "where": where}
+            for task, budget, where in zip(tasks, given, wheres, strict=True)
+        ]
     if entries:
         metadata[METADATA] = entries
 
@@ -201,7 +210,7 @@ def complete(amdgcn: str, metadata: dict[str, Any]) -> str:
         entry |= {"needs": need, "allocated": allocated}
         if entry["budget"] is not None and need > entry["budget"]:
             warnings.warn(
-                f"{entry['name']} ({entry['file']}:{entry['first']}) takes {need} registers a thread of a budget of "
+                f"{entry['name']} ({entry['where']}) takes {need} registers a thread of a budget of "
                 f"{entry['budget']}; on AMD all waves get the same number, here {allocated}",
                 TaskRegistersWarning,
                 stacklevel=2,

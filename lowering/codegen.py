@@ -16,6 +16,7 @@ from typing import Any
 from amdwarp.errors import LoweringError
 
 from . import bridge
+from .analysis.tasks import PLACED
 from .passes.lower_tasks import LowerTasks
 from .pipeline import run_passes
 
@@ -36,7 +37,7 @@ class _Proxy:
 
 def has_tasks(src: Any) -> bool:
     """Whether a wheel module in TTGIR has been through ``place_tasks``: it has tasks, or barriers between them."""
-    return src.get_int_attr("ttg.total-num-warps") is not None
+    return src.get_int_attr(PLACED) is not None
 
 
 def make_llir(backend: Any, options: Any, src: Any, metadata: Any, keep: Path | None = None) -> str:

@@ -17,6 +17,9 @@ MARKS = "amdwarp.tasks."
 """Start of the names of what the front end says of a block: names, starts, registers, lines, file."""
 TASK_STARTS = f"{MARKS}starts"
 
+PLACED = f"{MARKS}placed"
+"""Attribute of a module whose tasks, or barriers between them, are lowered here."""
+
 RELEASE = "amdwarp.release"
 """Attribute of an arrival: what of the arriving wave is complete before it."""
 

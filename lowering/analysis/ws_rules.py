@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amdwarp.schedule.objects import WSOpRef, WSScope, WSSync
-from amdwarp.schedule.programs import entries
+from amdwarp.schedule.programs import entries, offsets
 from amdwarp.target import Target
 
 from ..dialect import Kind, Space, effects, kind_of
@@ -22,7 +22,7 @@ STRUCTURE = ("scf.for", "scf.if", "scf.yield", "tt.return")
 def check_kernel(kernel: WSKernel, module: Module, target: Target) -> None:
     """Raise ``LoweringError`` for the first rule that schedule and kernel break together."""
     kernel.declared.check(target)
-    for rule in (_ids, _placed, _effects, _guards, _accesses, _copies, _shared_buffers):
+    for rule in (_ids, _placed, _effects, _guards, _accesses, _copies, _shared_buffers, _order):
         rule(kernel)
     for thread in role_threads(kernel):
         for scope in kernel.schedule.scopes:
@@ -248,6 +248,63 @@ def _shared_buffers(kernel: WSKernel) -> None:
                             f"{before.id!r}",
                             "protect it by a WSPipeline",
                         )
+
+
+Place = tuple[str, int, int]
+"""An entry of a role's body: the scope, its position there, and its offset in iterations."""
+
+
+def _order(kernel: WSKernel) -> None:
+    """Within a role, ops on a buffer that no pipeline protects keep the kernel's order, at one stage."""
+    regions = [region for region in kernel.regions.values() if region.loop is None]
+    touched = {region.id: _unprotected(kernel, region) for region in regions}
+    regions = [region for region in regions if touched[region.id]]
+    for role in kernel.schedule.roles if len(regions) > 1 else ():
+        places = _places(kernel, role.name, WSScope.ROOT, ())
+        mine = [region for region in regions if region.id in places]
+        for at, second in enumerate(mine):
+            for first in mine[:at]:
+                both = touched[first.id].keys() & touched[second.id].keys()
+                alloc = next((a for a in both if touched[first.id][a] or touched[second.id][a]), None)
+                if alloc is not None and not _in_order(places[first.id], places[second.id]):
+                    raise second.error(
+                        f"role {role.name!r} does not run it behind op {first.id!r} at the same stage, and both access "
+                        f"an LDS buffer of no pipeline ({alloc.where})",
+                        "keep the kernel's order and give both one stage, or protect the buffer by a WSPipeline",
+                    )
+
+
+def _unprotected(kernel: WSKernel, region: WSRegion) -> dict[Op, bool]:
+    """The allocations of no pipeline that an op accesses, and whether it writes them."""
+    found: dict[Op, bool] = {}
+    for op in region.walk():
+        known = effects(op)
+        if Space.LDS not in known.reads and Space.LDS not in known.writes:
+            continue
+        for value in op.operands:
+            alloc = _origin(value) if is_memdesc(value.type) else None
+            if alloc is not None and not kernel.pipeline_of(value):
+                found[alloc] = found.get(alloc, False) or Space.LDS in known.writes
+    return found
+
+
+def _places(kernel: WSKernel, role: str, id: str, above: tuple[Place, ...]) -> dict[str, tuple[Place, ...]]:
+    """Where a role runs each op: the entries on the way from the root."""
+    scope = kernel.schedule.scope(id)
+    if scope is None:
+        return {id: above}
+    found = {}
+    for position, (entry, offset) in enumerate(offsets(kernel.schedule, scope, role)):
+        if isinstance(entry.instr, WSOpRef):
+            found.update(_places(kernel, role, entry.instr.id, (*above, (id, position, offset))))
+    return found
+
+
+def _in_order(first: tuple[Place, ...], second: tuple[Place, ...]) -> bool:
+    one, other = next(
+        (pair for pair in zip(first, second, strict=False) if pair[0] != pair[1]), (first[-1], second[-1])
+    )
+    return one[1] <= other[1] and one[2] == other[2]
 
 
 def buffer_bytes(type_: TensorType, versions: int = 1) -> int:

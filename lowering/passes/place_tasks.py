@@ -29,6 +29,7 @@ from amdwarp.errors import LoweringError
 
 from ..analysis.tasks import (
     MARKS,
+    PLACED,
     TASK_STARTS,
     array,
     check_barriers,
@@ -66,6 +67,7 @@ class PlaceTasks:
             starts = integers(op.properties["warpGroupStartIds"])
             total = max([total, *(start + count for start, count in zip(starts, waves, strict=True))])
         check_named_barriers(module, trunk, total)
+        module.attributes[PLACED] = "1 : i32"
         module.attributes["ttg.total-num-warps"] = f"{total} : i32"
 
 

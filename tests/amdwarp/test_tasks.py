@@ -1,5 +1,6 @@
 """Tasks: what the kernels compute on each target, and what is refused, by text and line."""
 
+# ruff: noqa: SIM117 - in a kernel a `with` stands alone
 from __future__ import annotations
 
 import importlib.util
@@ -215,18 +216,19 @@ def lonely_kernel(x, y, steps, LANES: gl.constexpr, SIZE: gl.constexpr, NAMED: g
     barriers = amdwarp.alloc_barriers(2, arrivals=4)
     own: gl.constexpr = gl.BlockedLayout([1], [LANES], [4], [0])
     turned: gl.constexpr = gl.BlockedLayout([SIZE // LANES], [LANES], [4], [0])
-    with amdwarp.async_tasks(), amdwarp.async_task("default"):
-        for step in range(steps):
-            slot.store(gl.load(x + step * SIZE + gl.arange(0, SIZE, layout=own)))
-            if NAMED:
-                amdwarp.named_barrier_wait(0, 4)
-            else:
-                amdwarp.barrier_arrive(barriers.index(0), release="lds")
-                amdwarp.barrier_wait(barriers.index(0), step & 1)
-            value = slot.load(turned)
-            amdwarp.barrier_arrive(barriers.index(1))
-            amdwarp.barrier_wait(barriers.index(1), step & 1)
-            gl.store(y + step * SIZE + gl.arange(0, SIZE, layout=turned), value)
+    with amdwarp.async_tasks():
+        with amdwarp.async_task("default"):
+            for step in range(steps):
+                slot.store(gl.load(x + step * SIZE + gl.arange(0, SIZE, layout=own)))
+                if NAMED:
+                    amdwarp.named_barrier_wait(0, 4)
+                else:
+                    amdwarp.barrier_arrive(barriers.index(0), release="lds")
+                    amdwarp.barrier_wait(barriers.index(0), step & 1)
+                value = slot.load(turned)
+                amdwarp.barrier_arrive(barriers.index(1))
+                amdwarp.barrier_wait(barriers.index(1), step & 1)
+                gl.store(y + step * SIZE + gl.arange(0, SIZE, layout=turned), value)
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -273,6 +275,24 @@ def test_names_of_the_default_task_and_phases_beyond_one(arch: str) -> None:
         report = check(kernel, [x, y, steps], (1,), seeds=2)
         assert report.ok, report
         assert np.array_equal(y, x[:steps].sum(0) + steps + 1)
+
+
+@amdwarp.jit
+def plain_kernel(x):
+    gl.store(x + gl.arange(0, 256, layout=gl.BlockedLayout([1], [64], [4], [0])), 1.0)
+
+
+def test_a_kernel_without_tasks_or_barriers_is_lowered_by_stock_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from amdwarp.lowering import codegen
+
+    seen = []
+    real = codegen.has_tasks
+    monkeypatch.setattr(codegen, "has_tasks", lambda src: seen.append(real(src)) or seen[-1])
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    amdwarp.compile(plain_kernel, {"x": "*fp32"}, target="gfx950", num_warps=4)
+    compiled(lonely_kernel, "gfx950", SIZE=SIZE, NAMED=True)
+    compiled(copy_kernel, "gfx950", SIZE=SIZE, WAVES=1, RING=1)
+    assert seen == [False, True, True]
 
 
 def test_stock_kernels_and_keys_are_left_alone() -> None:

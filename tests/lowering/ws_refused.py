@@ -90,7 +90,12 @@ def kernel(
             if CASE == "writes":
                 with amdwarp.ws_op("spare"):  # at: writing consumer
                     tile.store(gl.zeros([BM, BK], gl.float16, LA))  # at: its write
-            if CASE == "shared buffer":
+            if (
+                CASE == "shared buffer"
+                or CASE == "buffer read first"
+                or CASE == "buffer read late"
+                or CASE == "one thread"
+            ):
                 with amdwarp.ws_op("one"):
                     other.store(gl.zeros([BM, BK], gl.float16, LA))
                 with amdwarp.ws_op("two"):  # at: two

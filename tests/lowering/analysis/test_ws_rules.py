@@ -154,6 +154,19 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "two",
         "role 'adds' accesses an LDS buffer ({other}) that role 'loads' accesses in op 'one'; protect it by",
     ),
+    "buffer read first": (
+        {"add": ["two", "one", *ADD]},
+        "ws_op 'two'",
+        "two",
+        "role 'adds' does not run it behind op 'one' at the same stage, and both access an LDS buffer of no pipeline "
+        "({other}); keep the kernel's order and give both one stage, or protect the buffer by a WSPipeline",
+    ),
+    "buffer read late": (
+        {"add": [WSOpRef("one", stage=0), WSOpRef("two", stage=1), *ADD]},
+        "ws_op 'two'",
+        "two",
+        "role 'adds' does not run it behind op 'one' at the same stage, and both access an LDS buffer of no pipeline",
+    ),
     "full buffer": (
         {},
         "ws_schedule",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -344,19 +345,32 @@ def test_stages_need_a_version_more_than_their_distance() -> None:
 
 
 def test_budgets_of_roles_are_compared_with_what_they_take() -> None:
-    from ws_kernels import compiled, emulated, operands, schedule
+    from ws_kernels import compiled, emulated, line_of, operands, schedule
 
     plan = schedule()
     roles = [WSRole("mma", warps_lo=0, warps_hi=4, max_nreg=24), WSRole("load", warps_lo=4, warps_hi=8)]
-    with pytest.warns(
-        UserWarning, match=r"mma \(ws_roles:1\) takes \d+ registers a thread of a budget of 24; on AMD all"
-    ):
+    told = rf"mma \({re.escape(line_of('schedule'))}\) takes \d+ registers a thread of a budget of 24; on AMD all"
+    with pytest.warns(UserWarning, match=told):
         kernel = compiled(replace(plan, roles=roles), "tasks", "gfx950", STEPS=0)
     mma, load = kernel.metadata.tasks
     assert (mma["name"], load["name"]) == ("mma", "load")
     assert mma["needs"] == mma["allocated"] > load["needs"] > 0
     straight = compiled(plan, "none", "gfx950")
     np.testing.assert_array_equal(emulated(kernel, operands(96)), emulated(straight, operands(96)))
+
+
+def test_registers_that_do_not_fit_are_refused_with_the_line_of_the_schedule() -> None:
+    from ws_kernels import compiled, line_of, schedule
+
+    from amdwarp.errors import UsageError
+
+    roles = [WSRole(name, warps_lo=lo, warps_hi=lo + 4, max_nreg=504) for name, lo in (("mma", 0), ("load", 4))]
+    with pytest.raises(UsageError) as caught:
+        compiled(replace(schedule(1, 3), roles=roles), "tasks", "gfx942")
+    assert str(caught.value) == (
+        f"WSRole ({line_of('schedule')}): the registers asked for are 1984 too many: 2 tasks of 8 waves share 2048 on "
+        "gfx942; ask for fewer, or take fewer waves"
+    )
 
 
 # ---- one thread that cannot
