@@ -43,36 +43,51 @@ class TileWork:
 
 
 def model(compiled: Any, args: Sequence[Any], grid: tuple[int, ...], work: TileWork, config: str = "") -> Modelled:
-    """Model a launch.
+    """Model a launch; without a loop over K, as where LLVM has written out its few iterations, of the whole alone.
 
     Raises:
-        AmdwarpError: the emulator or the model does not take it, or it has no loop over K.
+        AmdwarpError: the emulator or the model does not take it.
     """
     one = estimate(compiled, args, grid)
-    loop = main_loop(one)
+    loop = _main_loop(one)
     used = resources(compiled.asm["amdgcn"])
-    # an iteration is one of each workgroup that shares the compute unit
-    flops, loaded = work.flops(loop.iterations) * one.resident, work.bytes(loop.iterations) * one.resident
-    figures = {
-        "clk_per_iteration": loop.clk_per_iteration,
-        "mfma_busy": 100 * loop.mfma_busy,
-        # not from the clk of an iteration, during which workgroups that drift apart do not do one each
-        "flop_per_clk": loop.mfma_busy * flops / loop.limits["MFMA"],
-        "kernel_clk": float(one.kernel_clk),
-        "flop_per_byte": flops / loaded,
-        "mfma_limit": loop.limits["MFMA"],
-        "load_limit": loop.limits["TCP"],
-    }
-    notes = {"config": config, "bound": loop.bound, "waves": str(one.resident), "steady": "" if loop.steady else "no"}
+    figures = {"kernel_clk": float(one.kernel_clk)}
+    notes = {"config": config, "bound": "", "waves": str(one.resident), "steady": ""}
+    if loop is not None:
+        figures |= _of_the_loop(loop, work, one.resident)
+        notes |= {"bound": loop.bound, "steady": "" if loop.steady else "no"}
     compiled_figures = {"vgprs": float(used.vgprs), "spills": float(used.spills)}
     return Modelled(one.parameters, one.calibrated, figures, compiled_figures, notes)
 
 
-def main_loop(one: Estimate) -> LoopReport:
+def _of_the_loop(loop: LoopReport, work: TileWork, resident: int) -> dict[str, float]:
+    # an iteration is one of each workgroup that shares the compute unit
+    flops, loaded = work.flops(loop.iterations) * resident, work.bytes(loop.iterations) * resident
+    return {
+        "clk_per_iteration": loop.clk_per_iteration,
+        "mfma_busy": 100 * loop.mfma_busy,
+        # not from the clk of an iteration, during which workgroups that drift apart do not do one each
+        "flop_per_clk": loop.mfma_busy * flops / loop.limits["MFMA"],
+        "flop_per_byte": flops / loaded,
+        "mfma_limit": loop.limits["MFMA"],
+        "load_limit": loop.limits["TCP"],
+    }
+
+
+def _main_loop(one: Estimate) -> LoopReport | None:
     """The loop that takes most of the time, among those that multiply."""
-    for loop in one.loops:
-        if loop.limits["MFMA"]:
-            return loop
+    return next((loop for loop in one.loops if loop.limits["MFMA"]), None)
+
+
+def main_loop(one: Estimate) -> LoopReport:
+    """The same of a kernel that has one.
+
+    Raises:
+        AmdwarpError: it has none.
+    """
+    loop = _main_loop(one)
+    if loop is not None:
+        return loop
     raise AmdwarpError(
         f"{one.kernel} has no loop that multiplies and runs more than once", remedy="take a larger K, or a smaller step"
     )

@@ -106,13 +106,13 @@ def table(lines: Sequence[Peer], shape: Shape, dtype: str, target: str) -> Table
             continue
         figures, compiled, notes = line.result.figures, line.result.compiled, line.result.notes
         value = ratio(line, reference)
-        steady = "~" if notes["steady"] else ""
+        steady, in_loop = "~" if notes["steady"] else "", "clk_per_iteration" in figures
         made.add_row(
             line.title,
             notes["config"],
-            f"{steady}{figures['clk_per_iteration']:.0f}",
-            f"{figures['flop_per_clk']:.0f}",
-            f"{figures['mfma_busy']:.1f}",
+            f"{steady}{figures['clk_per_iteration']:.0f}" if in_loop else "no loop",
+            f"{figures['flop_per_clk']:.0f}" if in_loop else "",
+            f"{figures['mfma_busy']:.1f}" if in_loop else "",
             f"{compiled['vgprs']:.0f}",
             f"{compiled['spills']:.0f}",
             f"{figures['kernel_clk']:.0f}",

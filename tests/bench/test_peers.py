@@ -5,7 +5,7 @@ from __future__ import annotations
 import bench_samples as samples
 import numpy as np
 import pytest
-from amdwarp.bench.cases.gemm import model_own, model_stock, own_schedules
+from amdwarp.bench.cases.gemm import model_own, model_plain, model_stock, own_schedules
 from amdwarp.bench.model import TileWork
 from amdwarp.bench.peers import tables, tune
 from amdwarp.bench.peers.kernel import PINGPONG, Config, compile_stock, has_pingpong, pingpong
@@ -144,6 +144,15 @@ def test_an_uncalibrated_target_ranks_nothing() -> None:
     assert tables.fastest_stock(lines) is None and list(made.columns[8].cells) == ["", ""]
     assert list(made.columns[9].cells) == ["", ""]
     assert "not calibrated" in tables.sentence(lines) and "nothing is compared" in tables.sentence(lines)
+
+
+def test_a_launch_without_a_loop_has_its_clk() -> None:
+    made = model_plain("plain", (16, 64, 32), "fp16", "gfx950")
+    assert made.figures.keys() == {"kernel_clk"} and made.figures["kernel_clk"] > 0
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(tables.table([tables.Peer("plain", made)], (16, 64, 32), "fp16", "gfx950"))
+    assert "no loop" in shown.get() and f"{made.figures['kernel_clk']:.0f}" in shown.get()
 
 
 def test_a_peer_that_cannot_be_had_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
