@@ -108,8 +108,15 @@ def emulate(
         execute: False compiles every launch for the arch and runs none: outputs keep what they hold.
 
     Raises:
-        UsageError: unknown arch, or a choice of workgroups that is none.
+        UsageError: unknown arch, a choice of workgroups that is none, a flag that is no bool, or a sanitizer for
+            what is not run.
     """
+    for name, flag in (("sanitize", sanitize), ("execute", execute)):
+        if not isinstance(flag, bool):
+            raise UsageError(f"{name} = {flag!r} is no bool", remedy="pass True or False", construct="emulate")
+    if sanitize and not execute:
+        problem = "sanitize = True with execute = False: the sanitizer watches a run"
+        raise UsageError(problem, remedy="leave one of them out", construct="emulate")
     emulation = Emulation(get_target(arch), _choice(workgroups), seed, progress, sanitize, execute)
     token = _current.set(emulation)
     try:

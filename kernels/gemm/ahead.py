@@ -89,6 +89,9 @@ class Job:
         for name, spec in self.arrays.items():
             if spec.dtype not in DTYPES and spec.dtype != "uint8":
                 raise UsageError(f"{name} is {spec.dtype!r}", remedy=f"use one of {', '.join(DTYPES)}", construct="Job")
+            if not all(type(extent) is int and extent >= 0 for extent in spec.shape):
+                problem = f"{name} has the shape {spec.shape}"
+                raise UsageError(problem, remedy="use integers of at least 0", construct="Job")
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,8 @@ def compile_ahead(jobs: Sequence[Job], *, executor: Executor | None = None, prog
         UsageError: a job that its function refuses, before any other is waited for.
     """
     for job in jobs:
+        if not isinstance(job, Job):
+            raise UsageError(f"{job!r} is no Job", remedy="pass a list of Jobs", construct="compile_ahead")
         job.check()
     if executor is not None:
         return _collect(jobs, executor, progress)

@@ -8,7 +8,7 @@ from amdwarp.target import Target
 
 from .configs import GemmSchedule
 from .dispatch import check_schedule, run_product
-from .dtypes import BYTES, FLOATS, FP8, XF32_TARGETS
+from .dtypes import BYTES, FLOATS, FP8, PRECISIONS, XF32_TARGETS
 from .epilogue import Epilogue
 from .forms import (
     Extras,
@@ -16,6 +16,7 @@ from .forms import (
     broadcast_shapes,
     by_operator,
     check_extents,
+    check_word,
     epilogue_of,
     error,
     output,
@@ -28,8 +29,6 @@ from .operands import Array, check_same_place, device_of, rank, read
 from .plain_config import PlainConfig
 from .plain_problem import Operand, PlainProblem, folded
 from .preshuffle import ShuffledWeight
-
-PRECISIONS = {"ieee": "ieee", "xf32": "tf32"}
 
 
 def product(
@@ -54,14 +53,16 @@ def product(
         schedule: None, a name, a `GemmSchedule` or a `PlainConfig`.
         tune: try configurations first, and keep the best.
     """
-    left = read("a", a, construct)
-    right = _weight(b, construct) if isinstance(b, ShuffledWeight) else read("b", b, construct)
+    names = ("x", "w") if construct == "linear" else ("a", "b")
+    left = read(names[0], a, construct)
+    right = _weight(names[1], b, construct) if isinstance(b, ShuffledWeight) else read(names[1], b, construct)
     inputs = [left, right, *(read(name, value, construct) for name, value in extras.arrays.items())]
     check_same_place(inputs, construct)
     if isinstance(b, ShuffledWeight):
         refuse_gradients(construct, inputs, "a shuffled weight has none")
     _check_dtypes(construct, left, right)
-    target, compute_units = device_of(a, "a", construct)
+    target, compute_units = device_of(a, names[0], construct)
+    check_schedule(construct, schedule, target)
     _check_precision(construct, precision, left.dtype, target)
     epilogue = epilogue_of(construct, extras, left.dtype)
     left2, right2, dropped = _promoted(construct, left, right)
@@ -69,8 +70,9 @@ def product(
     if right2.shape[-2] != k:
         raise error(
             construct,
-            f"a is {_by(left2.shape[-2:])} and b is {_by(right2.shape[-2:])}: the inner extents differ",
-            "transpose one of them",
+            f"{left.name} is {_by(left2.shape[-2:])} and {right.name} is "
+            f"{_by(right2.shape[-2:][:: -1 if right.name == 'w' else 1])}: the inner extents differ",
+            "pass an (N, K) weight" if right.name == "w" else "transpose one of them",
         )
     n = output_columns(construct, epilogue, columns)
     check_extents(construct, M=m, N=columns, K=k)
@@ -86,7 +88,6 @@ def product(
     problem = _problem(construct, left2, right2, b, matrix, old, bias, batch, (m, n, k), extras, epilogue, precision)
     if not matrix.size:
         return result
-    check_schedule(construct, schedule)
     run_product(problem, schedule, target, compute_units, tune)
     return result
 
@@ -95,18 +96,20 @@ def _by(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def _weight(weight: ShuffledWeight, construct: str) -> Array:
+def _weight(name: str, weight: ShuffledWeight, construct: str) -> Array:
     """A preshuffled weight as a (K, N) array; its steps are those of bands and pieces."""
-    array = read("b", weight.data, construct)
+    array = read(name, weight.data, construct)
     needed = -(-weight.n // 16) * weight.row_stride
     if array.ndim != 1 or array.size != needed or (array.size > 1 and array.strides != (1,)):
-        raise error(construct, f"b holds {array.describe()} for {weight.n}x{weight.k}", "pass what shuffle_weight gave")
+        raise error(
+            construct, f"{name} holds {array.describe()} for {weight.n}x{weight.k}", "pass what shuffle_weight gave"
+        )
     return array.reshaped((weight.k, weight.n), (1, weight.row_stride))
 
 
 def _check_dtypes(construct: str, a: Array, b: Array) -> None:
     if a.dtype != b.dtype:
-        raise error(construct, f"a is {a.dtype} and b is {b.dtype}", "convert one of them")
+        raise error(construct, f"{a.name} is {a.dtype} and {b.name} is {b.dtype}", "convert one of them")
     if a.dtype not in FLOATS:
         other = "int8_matmul" if a.dtype == "int8" else "scaled_matmul" if a.dtype in (*FP8, *BYTES) else ""
         hint = f" or call gemm.{other}" if other else ""
@@ -114,8 +117,7 @@ def _check_dtypes(construct: str, a: Array, b: Array) -> None:
 
 
 def _check_precision(construct: str, precision: str, dtype: str, target: Target) -> None:
-    if precision not in PRECISIONS:
-        raise error(construct, f"precision = {precision!r}", f"pass one of {', '.join(PRECISIONS)}")
+    check_word(construct, "precision", precision, PRECISIONS)
     if precision == "xf32" and target.arch not in XF32_TARGETS:
         raise error(construct, f"precision = 'xf32', and {target.arch} has no xf32", "pass ieee, or run on gfx942")
     if precision == "xf32" and dtype != "float32":

@@ -15,6 +15,7 @@ from .forms import error
 from .operands import check_can_run, empty
 from .plain_config import PlainConfig
 from .plain_problem import PlainProblem
+from .plan import check_name
 from .tuning import choose_config, launches_of
 
 _recording: ContextVar[list[PlainProblem] | None] = ContextVar("amdwarp_gemm_recording", default=None)
@@ -31,14 +32,18 @@ def recording() -> Iterator[list[PlainProblem]]:
         _recording.reset(token)
 
 
-def check_schedule(construct: str, schedule: Any) -> None:
-    """Refuse a schedule of a type that is none."""
+def check_schedule(construct: str, schedule: Any, target: Target) -> None:
+    """Refuse what is no schedule of a target, whatever the product; of an empty one nothing else is asked."""
     if schedule is not None and not isinstance(schedule, (str, GemmSchedule, PlainConfig)):
         raise error(
             construct,
             f"schedule is {schedule!r}",
             f"take inter_wave or one of {', '.join(SCHEDULES)}, plain, a GemmSchedule, a PlainConfig, or None",
         )
+    if isinstance(schedule, PlainConfig):
+        schedule.check(target)
+    elif isinstance(schedule, str) and schedule not in ("auto", "plain"):
+        check_name(schedule, target)
 
 
 def run_product(problem: PlainProblem, schedule: Any, target: Target, compute_units: int, tune: bool = False) -> None:

@@ -16,6 +16,8 @@ FP8 = (*FNUZ, *OCP)
 FNUZ_TARGETS = ("gfx942",)
 #: GPUs that multiply with E8M0 scales (CDNA4 ISA, 7.2.2; LLVM's gfx1250 tables).
 MX_TARGETS = ("gfx950", "gfx1250")
+#: What a caller may ask of fp32 operands, and what Triton calls it.
+PRECISIONS = {"ieee": "ieee", "xf32": "tf32"}
 #: GPUs with xf32 matrix instructions.
 XF32_TARGETS = ("gfx942",)
 #: What holds E8M0 scales and packed elements: bytes.

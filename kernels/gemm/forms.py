@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from .dtypes import FLOATS, dtype_name
 from .epilogue import Epilogue, activation_name
 from .operands import Array, check_apart, check_out, check_same_place, empty, read
 from .plain_config import EXTENT_LIMIT
+
+FP32_MAX = 3.4028234663852886e38
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,15 @@ def scalar(construct: str, name: str, value: Any) -> float:
         )
     if isinstance(value, float) and math.isnan(value):
         raise error(construct, f"{name} is NaN", f"pass a number as {name}")
+    if abs(value) > FP32_MAX and not (isinstance(value, float) and math.isinf(value)):
+        raise error(construct, f"{name} exceeds {FP32_MAX:.4g}, the largest fp32 number", f"pass a smaller {name}")
     return float(value)
+
+
+def check_word(construct: str, name: str, value: Any, words: Iterable[str]) -> None:
+    """Refuse what is none of some words; a torch operator would say so in its own terms."""
+    if not isinstance(value, str) or value not in words:
+        raise error(construct, f"{name} = {value!r}", f"pass {' or '.join(words)}")
 
 
 def epilogue_of(construct: str, extras: Extras, default: str) -> Epilogue:
@@ -70,8 +80,7 @@ def epilogue_of(construct: str, extras: Extras, default: str) -> Epilogue:
         UsageError: an unknown activation or dtype, or a scalar that is none.
     """
     out = default if extras.out_dtype is None else dtype_name(extras.out_dtype, construct)
-    if extras.bias is not None and extras.bias_axis not in ("column", "row"):
-        raise error(construct, f"bias_axis = {extras.bias_axis!r}", "pass column or row")
+    check_word(construct, "bias_axis", extras.bias_axis, ("column", "row"))
     scalar(construct, "beta", extras.beta)
     made = Epilogue(
         out=out,
@@ -199,7 +208,9 @@ def by_operator(construct: str, values: Sequence[Any], out: Any, schedule: Any, 
     """
     from amdwarp.runtime import is_tensor
 
-    if not all(map(is_tensor, values)):
+    if not isinstance(tune, bool):
+        raise error(construct, f"tune = {tune!r} is a {type(tune).__name__}, not a bool", "pass True or False")
+    if not all(map(is_tensor, values)) or not (out is None or is_tensor(out)):
         return False
     chosen = schedule is not None and not (isinstance(schedule, str) and schedule == "auto")
     if out is None and not chosen and not tune:

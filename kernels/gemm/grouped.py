@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .dense import PRECISIONS, _check_dtypes, _check_precision, _step
+from .dense import _check_dtypes, _check_precision, _step
 from .dispatch import check_schedule, run_product
-from .dtypes import FP8, refuse_foreign_fp8
+from .dtypes import FP8, PRECISIONS, refuse_foreign_fp8
 from .forms import (
     Extras,
     by_operator,
@@ -117,7 +117,7 @@ def grouped(
         problem = _with_scales(construct, problem, factors)
     else:
         problem = _by_k(construct, left, right, ends, extras, out, arrays, precision)
-    check_schedule(construct, schedule)
+    check_schedule(construct, schedule, target)
     if schedule not in (None, "auto", "plain") and not isinstance(schedule, PlainConfig):
         raise error(construct, f"there is no schedule {schedule!r} of it", "take plain, a PlainConfig, or None")
     if problem.out.size:

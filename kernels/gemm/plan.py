@@ -293,6 +293,26 @@ def _names(arch: str) -> str:
     return f"{family}one of {', '.join(found or SCHEDULES)}"
 
 
+def _unknown(schedule: str, arch: str) -> UsageError:
+    return _error(f"there is no schedule {schedule!r} for {arch}", f"take {_names(arch)}")
+
+
+def _named(schedule: str, arch: str, dtype: str) -> GemmSchedule | None:
+    return named(schedule, arch, dtype) or TASKS.get(f"{schedule}_{arch}", TASKS.get(schedule))
+
+
+def check_name(schedule: str, target: Target) -> None:
+    """Refuse a name that no schedule of a target has, whatever it multiplies.
+
+    Raises:
+        UsageError: such a name.
+    """
+    if schedule == "inter_wave" and target.arch == "gfx950":
+        return
+    if not any(_named(schedule, target.arch, dtype) for kind, _ in OPERANDS.values() for dtype in kind):
+        raise _unknown(schedule, target.arch)
+
+
 def _schedule(
     schedule: str | GemmSchedule | None,
     extents: tuple[int, int, int],
@@ -307,9 +327,9 @@ def _schedule(
         if arch == "gfx950" and dtype in OPERANDS["f16"][0] and schedule.constraints(target, access):
             schedule = SCHEDULES["inter_wave_128"]
     elif isinstance(schedule, str):
-        found = named(schedule, arch, dtype) or TASKS.get(f"{schedule}_{arch}", TASKS.get(schedule))
+        found = _named(schedule, arch, dtype)
         if found is None:
-            raise _error(f"there is no schedule {schedule!r} for {arch}", f"take {_names(arch)}")
+            raise _unknown(schedule, arch)
         schedule = found
     elif not isinstance(schedule, GemmSchedule):
         raise _error(

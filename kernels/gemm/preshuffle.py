@@ -8,6 +8,7 @@ from typing import Any
 from amdwarp.errors import UsageError
 from amdwarp.runtime import is_tensor
 
+from .forms import check_float
 from .operands import read
 from .plain_config import SHUFFLE_BYTES, SHUFFLE_ROWS
 
@@ -43,14 +44,15 @@ def shuffle_weight(w: Any) -> ShuffledWeight:
     """Reorder an (N, K) weight for `matmul` and `linear`; the result holds a copy.
 
     Args:
-        w: (N, K) tensor or array of a type of one, two or four bytes.
+        w: (N, K) tensor or array of fp16, bf16 or fp32.
 
     Raises:
-        UsageError: another rank, or no array.
+        UsageError: another rank or dtype, or no array.
     """
     array = read("w", w, "shuffle_weight")
     if array.ndim != 2:
         raise UsageError(f"w has {array.ndim} dimensions, not 2", remedy="reshape it", construct="shuffle_weight")
+    check_float("shuffle_weight", array)
     n, k = array.shape
     vector = SHUFFLE_BYTES // array.itemsize
     bands, groups = -(-n // SHUFFLE_ROWS), -(-k // vector)
@@ -67,7 +69,14 @@ def shuffle_weight(w: Any) -> ShuffledWeight:
 
 
 def unshuffle_weight(w: ShuffledWeight) -> Any:
-    """The (N, K) weight that `shuffle_weight` reordered."""
+    """The (N, K) weight that `shuffle_weight` reordered.
+
+    Raises:
+        UsageError: anything else.
+    """
+    if not isinstance(w, ShuffledWeight):
+        problem = f"w is a {type(w).__name__}, not a ShuffledWeight"
+        raise UsageError(problem, remedy="pass what shuffle_weight gave", construct="unshuffle_weight")
     bands, groups = -(-w.n // SHUFFLE_ROWS), -(-w.k // w.vector)
     blocks = w.data.reshape((bands, groups, SHUFFLE_ROWS, w.vector))
     moved = blocks.permute(0, 2, 1, 3) if is_tensor(w.data) else blocks.transpose(0, 2, 1, 3)

@@ -15,6 +15,7 @@ from .forms import (
     broadcast_shapes,
     by_operator,
     check_extents,
+    check_word,
     epilogue_of,
     error,
     output,
@@ -134,6 +135,9 @@ def _dispatch(
     tune: bool,
 ) -> Any:
     scales = [one for one in (scale_a, scale_b) if one is not None]
+    for name, given in zip(("format_a", "format_b"), formats, strict=True):
+        if given is not None:
+            check_word(construct, name, given, FORMATS)
     if by_operator(construct, (a, b, *scales, *extras.arrays.values()), out, schedule, tune):
         from . import torch_ops
 
@@ -225,7 +229,7 @@ def _int8(
 
 
 def _run(problem: PlainProblem, schedule: Any, target: Target, compute_units: int, tune: bool) -> Any:
-    check_schedule(problem.construct, schedule)
+    check_schedule(problem.construct, schedule, target)
     if problem.out.size:
         run_product(problem, schedule, target, compute_units, tune)
     return problem.result

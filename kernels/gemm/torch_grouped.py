@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from .dtypes import PRECISIONS
 from .epilogue import activation_name
-from .forms import Extras
+from .forms import Extras, check_word
 from .torch_ops import FLOATS, autocast, check, dtype_name_of, dtype_or, refuse_gradients, through
 
 
@@ -126,7 +127,8 @@ def _(
 def grouped(a: Any, b: Any, offsets: Any, scales: Mapping[str, Any], extras: Extras, precision: str) -> torch.Tensor:
     """A grouped product of tensors by the operator, which records gradients of what is no fp8."""
     construct = "grouped_matmul"
-    check(construct, extras, b)
+    check(construct, extras, {"a": a, "b": b, "offsets": offsets, **scales})
+    check_word(construct, "precision", precision, PRECISIONS)
     activation = activation_name(extras.activation, construct)
     name = dtype_name_of(extras.out_dtype, construct)
     if scales or a.dtype not in FLOATS:

@@ -14,8 +14,9 @@ import torch
 
 from amdwarp.errors import UsageError
 
+from .dtypes import PRECISIONS
 from .epilogue import Epilogue, activation_name
-from .forms import Extras, output_columns
+from .forms import Extras, check_word, output_columns
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -152,10 +153,14 @@ def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
 
 
 def through(activation: str, before: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-    """The fp32 gradient of what went into an activation, from the gradient of what came out."""
+    """The fp32 gradient of what went into an activation, from the gradient of what came out.
+
+    Where a gradient of the gradient may follow (``create_graph=True``), it depends on `before`, too.
+    """
+    again = torch.is_grad_enabled()
     with torch.enable_grad():
-        leaf = before.detach().requires_grad_()
-        return torch.autograd.grad(activate(leaf, activation), leaf, grad.to(torch.float32))[0]
+        leaf = before if again and before.requires_grad else before.detach().requires_grad_()
+        return torch.autograd.grad(activate(leaf, activation), leaf, grad.to(torch.float32), create_graph=again)[0]
 
 
 gemm_product.register_autograd(_backward_product, setup_context=_setup_product)
@@ -226,8 +231,10 @@ def autocast(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
 
 def product(construct: str, a: Any, b: Any, extras: Extras, precision: str) -> torch.Tensor:
     """A product of tensors by the operator, which records gradients."""
-    check(construct, extras, b)
+    check(construct, extras, {"a": a, "b": b})
     a, b, bias, residual = autocast(a, b, extras.bias, extras.residual)
+    check_word(construct, "precision", precision, PRECISIONS)
+    check_word(construct, "bias_axis", extras.bias_axis, ("column", "row"))
     return torch.ops.amdwarp.gemm_product(
         construct,
         a,
@@ -258,8 +265,9 @@ def quantised(
     Raises:
         UsageError: an argument that asks for a gradient.
     """
-    check(construct, extras, b)
-    refuse_gradients(construct, {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b} | extras.arrays)
+    named = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}
+    check(construct, extras, named)
+    refuse_gradients(construct, named | extras.arrays)
     return torch.ops.amdwarp.gemm_quantised(
         construct,
         a,
@@ -273,17 +281,22 @@ def quantised(
         activation_name(extras.activation, construct),
         float(extras.scale),
         float(extras.beta),
-        dtype_name_of(extras.out_dtype, construct),
+        dtype_name_of(extras.out_dtype, construct) or "bfloat16",
     )
 
 
-def check(construct: str, extras: Extras, b: torch.Tensor) -> None:
-    """What must be known before the operator's own checks, which come late under a compiler."""
+def check(construct: str, extras: Extras, named: Mapping[str, Any]) -> None:
+    """What must be known before the operator's own checks, which come late under a compiler.
+
+    Tensors of several devices have to be refused here: with one on ``meta`` among them the dispatcher takes the
+    operator's fake kernel, whose result nobody has computed.
+    """
     from .forms import scalar
 
-    if b.device.type not in ("cpu", "cuda"):
-        remedy = "move it to an AMD GPU, or to the CPU inside amdwarp.emulate"
-        raise UsageError(f"a is on device {b.device}", remedy=remedy, construct=construct)
+    b = named["b"]
+    for name, value in {**named, **extras.arrays}.items():
+        if isinstance(value, torch.Tensor):
+            _check_tensor(construct, name, value, b)
     scalar(construct, "scale", extras.scale)
     scalar(construct, "beta", extras.beta)
     for name, value in extras.arrays.items():
@@ -291,6 +304,17 @@ def check(construct: str, extras: Extras, b: torch.Tensor) -> None:
             raise UsageError(f"{name} is a {type(value).__name__}", remedy="pass a tensor", construct=construct)
     if activation_name(extras.activation, construct) == "swiglu" and isinstance(b.shape[-1], int):
         output_columns(construct, Epilogue(activation="swiglu"), b.shape[-1])
+
+
+def _check_tensor(construct: str, name: str, value: torch.Tensor, b: torch.Tensor) -> None:
+    if value.is_nested:
+        raise UsageError(f"{name} is a nested tensor", remedy=f"pass {name}.to_padded_tensor(0)", construct=construct)
+    if value.device.type not in ("cpu", "cuda"):
+        remedy = "move it to an AMD GPU, or to the CPU inside amdwarp.emulate"
+        raise UsageError(f"{name} is on device {value.device}", remedy=remedy, construct=construct)
+    if value.device != b.device:
+        problem = f"b is a tensor on {b.device} and {name} is a tensor on {value.device}"
+        raise UsageError(problem, remedy="convert or move one of them", construct=construct)
 
 
 def dtype_name_of(dtype: Any, construct: str) -> str | None:

@@ -83,7 +83,7 @@ BUFFER = z(64, 64)
         (lambda: gemm.matmul(z(3, 4), z(4, 5), beta=float("nan")), "beta is NaN"),
         (lambda: gemm.matmul(z(3, 4), z(4, 5), out_dtype="int4"), "dtype 'int4' is not supported; use one of float32"),
         (lambda: gemm.matmul(z(3, 4), z(4, 5), out_dtype="int32", scale=2.0), "out = int32 takes no epilogue"),
-        (lambda: gemm.matmul(z(3, 4), z(4, 5), precision="tf32"), "precision = 'tf32'; pass one of ieee, xf32"),
+        (lambda: gemm.matmul(z(3, 4), z(4, 5), precision="tf32"), "precision = 'tf32'; pass ieee or xf32"),
         (lambda: gemm.matmul(z(3, 4), z(4, 5), precision="xf32"), "gfx950 has no xf32; pass ieee, or run on gfx942"),
         (lambda: gemm.matmul(z(3, 4), z(4, 5), schedule="fast"), "there is no schedule 'fast' for gfx950"),
         (lambda: gemm.matmul(z(3, 4), z(4, 5), schedule=7), "schedule is 7; take inter_wave"),
@@ -96,9 +96,21 @@ BUFFER = z(64, 64)
         (lambda: gemm.linear(z(3, 4), z(2, 5, 4)), "w has 3 dimensions, not 2; pass an (N, K) weight"),
         (
             lambda: gemm.linear(z(3, 4), ShuffledWeight(z(8), 5, 4)),
-            "b holds 8 float16 for 5x4; pass what",
+            "w holds 8 float16 for 5x4; pass what",
         ),
+        (lambda: gemm.linear(z(3, 4), z(5, 3)), "x is 3x4 and w is 5x3: the inner extents differ; pass an (N, K)"),
+        (lambda: gemm.linear(z(3, 4), z(5, 4, dtype=np.float32)), "x is float16 and w is float32"),
         (lambda: gemm.shuffle_weight(z(4)), "w has 1 dimensions, not 2"),
+        (lambda: gemm.shuffle_weight(z(16, 16, dtype=bool)), "w is bool; convert it to one of"),
+        (lambda: gemm.unshuffle_weight(z(16, 16)), "w is a ndarray, not a ShuffledWeight; pass what shuffle_weight"),
+        (lambda: gemm.matmul(z(3, 4), z(4, 5), scale=10**400), "scale exceeds 3.403e+38, the largest fp32 number"),
+        (lambda: gemm.matmul(z(3, 4), z(4, 5), residual=z(5), beta=-1e39), "beta exceeds 3.403e+38"),
+        (lambda: gemm.matmul(z(3, 4), z(4, 5), precision=["ieee"]), "precision = ['ieee']; pass ieee or xf32"),
+        (lambda: gemm.matmul(z(3, 4), z(4, 5), bias_axis="k"), "bias_axis = 'k'; pass column or row"),
+        (lambda: gemm.matmul(z(3, 4), z(4, 5), tune="no"), "tune = 'no' is a str, not a bool; pass True or False"),
+        (lambda: gemm.matmul(z(0, 4), z(4, 5), schedule="fast"), "there is no schedule 'fast' for gfx950"),
+        (lambda: gemm.matmul(z(0, 4), z(4, 5), schedule=PlainConfig(48)), "tile_m = 48 is no power of two"),
+        (lambda: gemm.matmul(z(0, 4), z(4, 5), schedule=7), "schedule is 7; take inter_wave"),
         (
             lambda: gemm.matmul(np.broadcast_to(z(1, 8), (2**31, 8)), z(8, 8)),
             "M = 2147483648 exceeds 2147482624; split the product",
@@ -138,6 +150,8 @@ E8 = ones(40, 8, dtype=np.uint8), ones(8, 50, dtype=np.uint8)
             scaled(None, None, None, ones(50, 1)),
             "scale_b is 50x1 float32; pass one of the shapes (), (1, 50),",
         ),
+        (scaled(format_a=4), "format_a = 4; pass e4m3 or"),
+        (scaled(z(0, 256, dtype=F8), schedule=PlainConfig(48)), "tile_m = 48 is no power of two"),
         (scaled(format_a="e4m3"), "format_a and format_b are of MX products"),
         (scaled(*FP4), "scale_a is missing; an MX product has E8M0 scales for both operands"),
         (scaled(*FP4, ones(40, 8), E8[1]), "scale_a is float32; pass uint8 or float8_e8m0fnu in both scales"),
@@ -275,6 +289,12 @@ def test_epilogues():
     assert "activation = 'tanh'" in Epilogue(activation="tanh").constraints()[0]
     with pytest.raises(UsageError, match="bias = 'k' is none of column, row"):
         Epilogue(bias="k").check()
+
+
+def test_jobs():
+    refuse(lambda: gemm.compile_ahead([7]), "compile_ahead: 7 is no Job; pass a list of Jobs")
+    job = gemm.Job.of(-1, 64, 64, "float16", "gfx950")
+    refuse(lambda: gemm.compile_ahead([job]), "Job: x has the shape (-1, 64); use integers of at least 0")
 
 
 def test_too_much_lds_and_workspace():

@@ -198,7 +198,7 @@ def test_out_is_written_and_returned():
         (lambda a, b: gemm.matmul(a, b, schedule="plain"), "schedule is given, and an argument asks for a gradient"),
         (
             lambda a, b: gemm.linear(a, gemm.shuffle_weight(b.T)),
-            "a asks for a gradient, and a shuffled weight has none",
+            "x asks for a gradient, and a shuffled weight has none",
         ),
         (
             lambda a, b: gemm.int8_matmul(a.to(torch.int8), b.to(torch.int8), torch.ones(9, 1, requires_grad=True)),
@@ -213,6 +213,69 @@ def test_out_is_written_and_returned():
 def test_refusals(call, text):
     with pytest.raises(UsageError, match=text):
         call(draw(9, 24, grad="meta" not in text), draw(24, 16, grad="meta" not in text))
+
+
+EIGHT = getattr(torch, "float8_e4m3fn", None)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda a, b: gemm.matmul(a.to("meta"), b), "a is on device meta; move it to an AMD GPU"),
+        (lambda a, b: gemm.matmul(a, b, bias=b[0].to("meta")), "bias is on device meta"),
+        (lambda a, b: gemm.matmul(a, b, residual=b[0].to("meta")), "residual is on device meta"),
+        (lambda a, b: gemm.int8_matmul(a.char().to("meta"), b.char()), "a is on device meta"),
+        (lambda a, b: gemm.scaled_matmul(a.to(EIGHT), b.to(EIGHT), torch.ones(1).to("meta")), "scale_a is on device"),
+        (lambda a, b: gemm.grouped_matmul(a, b[None], torch.tensor([9]).int().to("meta")), "offsets is on device"),
+        (lambda a, b: gemm.matmul(torch.nested.nested_tensor([a, a]), b), "a is a nested tensor; pass a.to_padded"),
+        (lambda a, b: gemm.matmul(a, b, precision=7), "precision = 7; pass ieee or xf32"),
+        (lambda a, b: gemm.grouped_matmul(a, b[None], torch.tensor([9]).int(), precision=7), "precision = 7"),
+        (lambda a, b: gemm.matmul(a, b, bias=b[0], bias_axis=7), "bias_axis = 7; pass column or row"),
+        (lambda a, b: gemm.scaled_matmul(a.to(EIGHT), b.to(EIGHT), format_a=7), "format_a = 7; pass e4m3"),
+        (lambda a, b: gemm.matmul(a, b, out=np.zeros((9, 16), np.float16)), "out is a numpy array; convert or move"),
+    ],
+)
+def test_what_an_operator_would_take_or_refuse_in_its_own_terms(call, text):
+    """A tensor on ``meta`` among others gave a result that nobody had computed."""
+    with pytest.raises(UsageError, match=text):
+        call(draw(9, 24), draw(24, 16))
+
+
+def test_scaled_matmul_writes_bfloat16_by_default():
+    out = gemm.scaled_matmul(draw(9, 32).to(EIGHT), draw(32, 16).to(EIGHT), out_dtype=None)
+    assert out.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+def test_the_gradient_of_a_gradient(activation):
+    """As a gradient penalty takes it; PyTorch's own operators in fp64 are the reference."""
+    from amdwarp.kernels.gemm.torch_ops import activate
+
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        a = draw(3, 8, dtype=torch.float32, seed=1).to(dtype).requires_grad_()
+        b = draw(8, 6, dtype=torch.float32, seed=2).to(dtype).requires_grad_()
+        single = dtype == torch.float32
+        out = gemm.matmul(a, b, activation=activation) if single else activate(a @ b, activation)
+        (slope,) = torch.autograd.grad(out.sum(), a, create_graph=True)
+        found.append(torch.autograd.grad((slope**2).sum(), (a, b)))
+    for got, expected in zip(*found, strict=True):
+        near(got, expected, 1e-5)
+
+
+def test_the_gradient_of_a_gradient_of_groups():
+    a, ends = draw(5, 8, dtype=torch.float32, seed=1, grad=True), torch.tensor([2, 5], dtype=torch.int32)
+    b = draw(2, 8, 6, dtype=torch.float32, seed=2, grad=True)
+    found = []
+    for grouped in (True, False):
+        if grouped:
+            out = gemm.grouped_matmul(a, b, ends, activation="silu")
+        else:
+            out = torch.nn.functional.silu(torch.cat((a[:2] @ b[0], a[2:] @ b[1])))
+        (slope,) = torch.autograd.grad(out.sum(), a, create_graph=True)
+        found.append(torch.autograd.grad((slope**2).sum(), (a, b)))
+    for got, expected in zip(*found, strict=True):
+        near(got, expected, 1e-5)
 
 
 @pytest.mark.parametrize(
