@@ -10,6 +10,10 @@ puts behind it:
   * before it, every wave has read the second half of this step's slot, so the slot may be refilled behind it;
   * the copies it waits for were started a K step ago, and hold the next step, whose first half is read behind it.
 Past the end of K all lanes are masked: their copies write zeros and move no bytes.
+
+It has no epilogue: 256 sums and two sets of operands leave none of the 512 registers to spare. Applied to slices of 16
+elements a lane (`store_bands`), whether it fits is LLVM's luck: read from the text, bias, gelu and residual together
+spilled nothing in 502 to 508 registers, bias, silu and residual 128.
 """
 
 # The kernel language has no types of its own for tensors.
