@@ -137,9 +137,12 @@ def backward_rows_sum(
         delta -= tl.load(dlse_ptr + at, mask=inside, other=0.0)
     tl.store(delta_ptr + at, delta, mask=inside)
     if sinks_ptr is not None:
-        lse = base2_of(tl.load(lse_ptr + at, mask=inside, other=float("-inf")))
+        lse = tl.load(lse_ptr + at, mask=inside, other=float("-inf"))
         sink = tl.load(sinks_ptr + head).to(tl.float32)
-        part = -tl.sum(tl.exp2(sink * LOG2E - lse) * delta, 0)
+        # a sink beyond base 2 is the lse of its rows
+        p_sink = tl.exp2(sink * LOG2E - base2_of(lse))
+        p_sink = tl.where(sink * LOG2E == float("inf"), (lse == sink).to(tl.float32), p_sink)
+        part = -tl.sum(p_sink * delta, 0)
         tl.store(dsinks_ptr + head * parts + batch * tl.num_programs(0) + block, part)
 
 

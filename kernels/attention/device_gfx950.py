@@ -99,12 +99,16 @@ def stay(value):
 
 @gluon.jit
 def hide_keys(s, first_key, position, hi, CAUSAL: gl.constexpr):
-    """-inf where a row does not see a key; the first key of `s` is `first_key`."""
+    """-inf where a row does not see a key; the first key of `s` is `first_key`.
+
+    A causal row stands before the end of the keys, so its position is the only limit. One comparison an element goes
+    through VCC; the conjunction of two keeps 64 lane masks, and spilled scalar registers.
+    """
     key = first_key + gl.arange(0, s.shape[1], gl.SliceLayout(0, s.type.layout))
-    visible = (key < hi)[None, :]
     if CAUSAL:
-        visible &= key[None, :] <= position[:, None]
-    return gl.where(visible, s, float("-inf"))
+        return gl.where(key[None, :] <= position[:, None], s, float("-inf"))
+    else:
+        return gl.where((key < hi)[None, :], s, float("-inf"))
 
 
 @gluon.jit

@@ -12,6 +12,11 @@ For one query row and one key, in this order:
 
 A *sink* is one more logit of each query head that no value belongs to: it joins the sum below the softmax (and lse) as
 it is, neither scaled nor capped. A row that sees no key gives zeros and lse = -inf; with a sink, zeros and lse = sink.
+A sink of +inf takes all of the weight: zeros and lse = +inf; one of -inf is none.
+
+Numbers are fp32. A row that sees logits beyond `LOGIT_MAX` in magnitude may give NaN in out and lse, but no other
+wrong result: there neighbouring fp32 numbers are further apart than any softmax can tell.
+The gradient of a finite sink beyond it has no meaning.
 
 Alignment: rows and keys of one sequence end together (*bottom-right*). With `sq` rows and `sk` keys, row `i` stands at
 position `i + sk - sq`, which is that of its own key; rows at a negative position come before the first key. Causal
@@ -30,6 +35,8 @@ from amdwarp.errors import UsageError
 HEAD_DIM_MIN, HEAD_DIM_MAX, HEAD_DIM_STEP = 32, 256, 8
 #: Largest softcap: tanh in fp32 is 2**-23 off, and a logit so many times that, which 16-bit results must not show.
 SOFTCAP_MAX = 1000.0
+#: Largest magnitude of a row's largest logit, 2**24 in base 2.
+LOGIT_MAX = 2.0**24 * math.log(2.0)
 
 
 @dataclass(frozen=True)

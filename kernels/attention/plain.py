@@ -17,7 +17,7 @@ import triton.language as tl
 
 from amdwarp.jit import jit
 
-from .rules import visible
+from .rules import base2_of_sink, lse_with_sink, nan_beyond_reach, visible
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -251,8 +251,10 @@ def attend(
 
     top = tl.full([F.block_m], float("-inf"), tl.float32)
     total = tl.zeros([F.block_m], tl.float32)
+    sink = top
     if OPT.sinks:
-        sink = tl.load(sinks_ptr + head, mask=exists & (split == 0), other=float("-inf")) * LOG2_E
+        raw_sink = tl.load(sinks_ptr + head, mask=exists & (split == 0), other=float("-inf"))
+        sink = base2_of_sink(raw_sink)
         top = tl.maximum(top, sink)
         total = tl.where(sink == float("-inf"), 0.0, 1.0) * (1 << F.shift)
     acc = tl.zeros([F.block_m, F.block_dv], tl.float32)
@@ -270,6 +272,8 @@ def attend(
         position, left, right, slope, bias, bias_key, exists, OPT, F, True,
     )  # fmt: skip
 
+    if not (OPT.alibi or OPT.bias):  # sums, whose rounding `top` shares
+        total = nan_beyond_reach(total, top, sink)
     factor = tl.where(total == 0.0, 0.0, 1.0 / total)
     if v_scale_ptr is not None:
         factor *= tl.load(v_scale_ptr + batch * v_scale_batch + key_head * v_scale_head)
@@ -280,6 +284,8 @@ def attend(
     tl.store(out_ptr + out_at + value[None, :], result, mask=exists[:, None] & (value < F.dim_v)[None, :])
     if lse_ptr is not None:
         lse = tl.where(total == 0.0, float("-inf"), (top + tl.log2(total) - F.shift) * LN_2)
+        if OPT.sinks:
+            lse = lse_with_sink(lse, raw_sink)
         lse_at = split * tl.cast(lse_split, tl.int64) + first_row + batch * lse_batch + wide_row + wide_head * lse_head
         tl.store(lse_ptr + lse_at, lse, mask=exists)
 
@@ -311,7 +317,8 @@ def join_splits(
     split = tl.arange(0, SPLITS)
     value = tl.arange(0, F.block_dv)
     lse_at = split.to(tl.int64) * part_lse_split + batch * part_lse_batch + head * part_lse_head + row
-    parts = tl.load(part_lse_ptr + lse_at, mask=split < F.splits, other=float("-inf")) * LOG2_E
+    part_lse = tl.load(part_lse_ptr + lse_at, mask=split < F.splits, other=float("-inf"))
+    parts = base2_of_sink(part_lse)  # that of the first may be its sink
     top = tl.max(parts, 0)
     base = tl.where(top == float("-inf"), 0.0, top)
     weights = tl.exp2(parts - base)
@@ -324,4 +331,5 @@ def join_splits(
     tl.store(out_ptr + out_at + value, result.to(out_ptr.dtype.element_ty), mask=value < F.dim_v)
     if lse_ptr is not None:
         lse = tl.where(total == 0.0, float("-inf"), (base + tl.log2(total)) * LN_2)
+        lse = lse_with_sink(lse, tl.max(part_lse, 0))
         tl.store(lse_ptr + batch * lse_batch + head * tl.cast(lse_head, tl.int64) + row, lse)

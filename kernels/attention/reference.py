@@ -62,16 +62,19 @@ def probabilities(s: Array, sinks: Any = None) -> tuple[Array, Array]:
     Returns:
         (batch, query heads, rows, keys) probabilities, and (batch, query heads, rows) lse.
     """
-    with_sink = s
+    with_sink, takes_all = s, np.zeros((1, 1, 1, 1), bool)
     if sinks is not None:
-        column = np.broadcast_to(np.asarray(sinks).astype(np.float64)[None, :, None, None], (*s.shape[:3], 1))
+        sink = np.asarray(sinks).astype(np.float64)[None, :, None, None]
+        takes_all = np.isposinf(sink)
+        column = np.broadcast_to(np.where(takes_all, 0.0, sink), (*s.shape[:3], 1))
         with_sink = np.concatenate([s, column], axis=3)
     top = np.max(with_sink, axis=3, keepdims=True, initial=-np.inf)
     top = np.where(np.isneginf(top), 0.0, top)
     total = np.exp(with_sink - top).sum(axis=3, keepdims=True)
     with np.errstate(divide="ignore"):
         lse = (top + np.log(total))[..., 0]
-    return np.exp(s - top) / np.where(total == 0, 1.0, total), lse
+    p = np.exp(s - top) / np.where(total == 0, 1.0, total)
+    return np.where(takes_all, 0.0, p), np.where(takes_all[..., 0], np.inf, lse)
 
 
 def attention(

@@ -65,7 +65,7 @@ def attention_backward(
     dvalues = p.swapaxes(2, 3) @ dout
     dsinks = None
     if sinks is not None:
-        p_sink = np.exp(np.asarray(sinks).astype(np.float64)[None, :, None] - lse)
+        p_sink = _sink_probabilities(sinks, lse)
         dsinks = -(p_sink * delta).sum(axis=(0, 2))
     dbias = None if bias is None else _sum_to(ds, np.shape(bias))
     scale = options.scale_of(q.shape[3])
@@ -109,6 +109,13 @@ def varlen_attention_backward(
         if dsinks is not None:
             dsinks += part.sinks
     return Gradients(dq, dk, dv, dsinks)
+
+
+def _sink_probabilities(sinks: Any, lse: Array) -> Array:
+    """(batch, query heads, rows): the weight of each row's sink, all of it where the sink is infinite."""
+    sink = np.asarray(sinks).astype(np.float64)[None, :, None]
+    everything = np.isposinf(sink)
+    return np.where(everything, 1.0, np.exp(np.where(everything, 0.0, sink) - np.where(everything, 0.0, lse)))
 
 
 def _sum_groups(gradient: Array, heads: int) -> Array:
@@ -191,8 +198,9 @@ def tolerance(
     sink_error = None
     if sinks is not None:
         sink = np.asarray(sinks).astype(np.float64)[None, :, None]
-        p_sink = np.exp(sink - lse)
-        moved_sink = lse_error + 8 * FP32 * (np.abs(sink) + np.abs(lse) + 1)
+        p_sink = _sink_probabilities(sinks, lse)
+        size = np.where(np.isfinite(lse) & np.isfinite(sink), np.abs(sink) + np.abs(lse), 0.0)
+        moved_sink = lse_error + 8 * FP32 * (size + 1)
         of_rows = p_sink * (delta_error + np.abs(delta) * (moved_sink + (lse.shape[0] * lse.shape[2] + 16) * FP32))
         sink_error = of_rows.sum(axis=(0, 2)) + absolute
     return Gradients(bounds[0], _sum_groups(bounds[1], heads), _sum_groups(bounds[2], heads), sink_error, bias_error)

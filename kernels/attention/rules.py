@@ -12,6 +12,9 @@ import triton
 import triton.language as tl
 
 LOG2E = tl.constexpr(1.4426950408889634)
+LARGEST = tl.constexpr(3.4028234663852886e38)
+# `options.LOGIT_MAX` in base 2.
+REACH = tl.constexpr(2.0**24)
 
 
 @triton.jit
@@ -32,6 +35,29 @@ def visible(position, key, left, right, HAS_LEFT: tl.constexpr, HAS_RIGHT: tl.co
 def tanh(x):
     """Hyperbolic tangent by one exponential; exact at both ends, 1e-7 off at most between (fp32)."""
     return 1.0 - 2.0 / (tl.exp2(2.0 * LOG2E * x) + 1.0)
+
+
+@triton.jit
+def base2_of_sink(sink):
+    """A sink in base 2; the largest fp32 number for one beyond it, since infinity - infinity is no number."""
+    scaled = sink * LOG2E
+    return tl.where(scaled == float("inf"), LARGEST, scaled)
+
+
+@triton.jit
+def lse_with_sink(lse, sink):
+    """The lse of rows with a sink: the sink itself where that is beyond all logits that base 2 can hold."""
+    return tl.where(sink * LOG2E == float("inf"), sink, lse)
+
+
+@triton.jit
+def nan_beyond_reach(total, top, sink):
+    """The sums of rows, NaN where the largest logit is 2**24 or more; `top` and `sink` are in base 2.
+
+    logit * scale - top is one instruction, whose product is exact, while `top` was rounded: from 2**24 on by 1 and
+    more. The exponential of the largest logit would be anything from 0 to infinity. A sink has no such product.
+    """
+    return tl.where((tl.abs(top) >= REACH) & (top != sink), float("nan"), total)
 
 
 @triton.jit

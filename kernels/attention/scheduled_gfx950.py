@@ -19,7 +19,6 @@ from amdwarp.jit import jit
 
 from .device_gfx950 import (
     LN_2,
-    LOG2_E,
     copy,
     copy_layout,
     hide_keys,
@@ -37,6 +36,7 @@ from .device_gfx950 import (
 )
 from .intra_wave_gfx950 import walk as intra_wave
 from .ping_pong_gfx950 import walk as ping_pong
+from .rules import base2_of_sink, lse_with_sink, nan_beyond_reach
 
 SCALARS = ["rows", "keys", "heads", "tiles", "scale"]
 
@@ -179,7 +179,7 @@ def attend(
     one_ref = gl.full((ROWS,), float("-inf"), gl.float32, gl.SliceLayout(1, ACC))
     sums = row_sums(gl.zeros((ROWS, N // 2), gl.float32, ACC), S)
     if OPT.sinks:
-        sink = gl.load(sinks_ptr + head) * LOG2_E
+        sink = base2_of_sink(gl.load(sinks_ptr + head))
         one_ref = gl.maximum(one_ref, sink)
         sums += gl.where(sink == float("-inf"), 0.0, 0.5 if S.sum_lanes else 1.0)
     acc, position = (), ()
@@ -213,6 +213,12 @@ def attend(
         of_rows = total[part]
         if S.sum_lanes:
             of_rows = gl.convert_layout(gl.sum(of_rows, 1), gl.SliceLayout(1, ACC))
+        limit = float("-inf")
+        if OPT.sinks:
+            # loaded again: in a scalar register all along it would be in the way
+            raw_sink = gl.load(sinks_ptr + head)
+            limit = base2_of_sink(raw_sink)
+        of_rows = nan_beyond_reach(of_rows, ref[part], limit)
         out = scaled(out, gl.where(of_rows == 0.0, 0.0, 1.0 / of_rows))
         at = part * ROWS + row
         inside = at < rows - first_row
@@ -221,5 +227,7 @@ def attend(
             buffer_store(out[piece].to(out_ptr.dtype.element_ty), out_base, out_at + piece * 32, inside[:, None])
         if lse_ptr is not None:
             lse = gl.where(of_rows == 0.0, float("-inf"), (ref[part] + gl.log2(of_rows)) * LN_2)
+            if OPT.sinks:
+                lse = lse_with_sink(lse, raw_sink)
             lse_base = lse_ptr + (batch * lse_batch + wide_head * lse_head + first_row.to(gl.int64))
             buffer_store(lse, lse_base, at, inside)

@@ -34,9 +34,8 @@ from amdwarp.task_barriers import alloc_barriers, barrier_arrive, barrier_wait
 from amdwarp.tasks import async_task, async_task_replica_id, async_tasks
 
 from ..gemm.tasks_gfx1250 import wmma_layout
-from .rules import keys_of_rows, tanh, visible
+from .rules import base2_of_sink, keys_of_rows, lse_with_sink, tanh, visible
 
-LOG2_E = gl.constexpr(1.4426950408889634)
 # Keys that one multiplication takes; operands of more would not fit into registers beside q and O.
 PIECE = gl.constexpr(32)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -207,7 +206,8 @@ def attend(
             ref = gl.full((M,), float("-inf"), gl.float32, ROW)
             total = gl.zeros((M,), gl.float32, ROW)
             if OPT.sinks:
-                sink = gl.load(sinks_ptr + head) * LOG2_E
+                raw_sink = gl.load(sinks_ptr + head)
+                sink = base2_of_sink(raw_sink)
                 ref = gl.maximum(ref, sink)
                 total += gl.where(sink == float("-inf"), 0.0, 1.0)
             for block in range(blocks):
@@ -248,6 +248,8 @@ def attend(
             barrier_arrive(p_full.index(last), release="lds")
             if lse_ptr is not None:
                 lse = gl.where(total == 0.0, float("-inf"), (ref + gl.log2(total)) * LN_2)
+                if OPT.sinks:
+                    lse = lse_with_sink(lse, raw_sink)
                 lse_base = lse_ptr + (batch * lse_batch + wide_head * lse_head + first_row.to(gl.int64))
                 gl.store(lse_base + row, lse, row < rows - first_row)
 

@@ -14,8 +14,10 @@ from amdwarp.kernels.attention.options import AttentionOptions
 import amdwarp
 from amdwarp.asm import parse
 from amdwarp.emulator import launch as run_text
+from amdwarp.resources import resources
 from amdwarp.runtime import compile_for, memory_span
 from amdwarp.sanitizer import check
+from amdwarp.weave import windows_are
 
 FORMS = ("bhsd", "bshd", "varlen", "paged", "paged_varlen", "decode")
 TARGETS = ("gfx942", "gfx950", "gfx1250")
@@ -27,6 +29,31 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "dims": ((64, 64), (128, 128), (32, 32), (80, 80), (96, 64), (192, 128), (256, 256)),
     "heads": ((2, 2), (4, 2), (3, 1)),
     "lengths": ("equal", "more keys", "more rows", "one key", "empty"),
+}
+# What schedules take; their kernels have tiles of 256 rows, and of 128 as tasks, and blocks of 64 keys.
+SCHEDULED: dict[str, tuple[Any, ...]] = {
+    "form": ("bhsd", "bshd"),
+    "mask": ("none", "causal"),
+    "extra": ("none", "sinks"),
+    "dtype": ("fp16", "bf16"),
+    "dims": ((64, 64), (128, 128)),
+    "heads": ((2, 2), (4, 2), (3, 1)),
+    "lengths": ("blocks", "ragged", "fewer keys", "many keys", "one key", "empty"),
+    "schedule": ("ping_pong", "intra_wave"),
+}
+TASKS = SCHEDULED | {
+    "mask": ("none", "causal", "window", "causal_window", "left_open"),
+    "extra": ("none", "sinks", "softcap"),
+    "dims": ((64, 64), (128, 128), (32, 32), (32, 128), (128, 64)),
+    "schedule": ("tasks",),
+}
+SCHEDULE_LENGTHS = {
+    "blocks": (256, 320),
+    "ragged": (130, 257),
+    "fewer keys": (270, 200),
+    "many keys": (33, 650),
+    "one key": (257, 1),
+    "empty": (40, 0),
 }
 WINDOWS = {"window": (19, 6), "causal_window": (23, 40), "left_open": (None, 9)}
 # rows and keys of each of two sequences; the short ones are for a cache
@@ -52,9 +79,11 @@ class Case:
     lengths: str
     target: str
     seed: int = 0
+    schedule: str | None = None
 
     def __str__(self) -> str:
         parts = [getattr(self, one.name) for one in fields(self)]
+        parts = [part for part in parts if part is not None]
         return "-".join("x".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in parts)
 
 
@@ -98,6 +127,14 @@ def matrix() -> list[Case]:
     return list(dict.fromkeys(cases))
 
 
+def scheduled_matrix() -> list[Case]:
+    """Every case of a schedule other than the plain one: pairwise coverage, twice, from different seeds."""
+    cases = []
+    for seed, (factors, target) in itertools.product((0, 1), ((SCHEDULED, "gfx950"), (TASKS, "gfx1250"))):
+        cases += [Case(**point, target=target, seed=seed) for point in pairwise(factors, 20 + seed)]
+    return list(dict.fromkeys(cases))
+
+
 def dtype_of(case: Case) -> Any:
     """The numpy type of a case's elements: CDNA3 has fp8 formats of its own."""
     fnuz = case.target == "gfx942"
@@ -125,8 +162,8 @@ def draw(case: Case) -> Inputs:
     rng = np.random.default_rng((case.seed, *map(ord, str(case))))
     kind = dtype_of(case)
     heads, key_heads = case.heads
-    pairs = list(LENGTHS[case.lengths])
-    if case.form in ("bhsd", "bshd"):
+    pairs = [SCHEDULE_LENGTHS[case.lengths]] if case.schedule else list(LENGTHS[case.lengths])
+    if not case.schedule and case.form in ("bhsd", "bshd"):
         pairs = [pairs[0]] * 2
     if case.form in ("paged", "decode"):
         pairs = [(3, keys) for _, keys in pairs] if case.seed else [(1, keys) for _, keys in pairs]
@@ -162,7 +199,7 @@ def call(case: Case, inputs: Inputs) -> tuple[list[Any], list[Any]]:
         stacked = [np.stack(x) for x in (q, k, v)]
         if case.form == "bhsd":
             stacked = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in stacked]
-        out, lse = attention(*stacked, layout=case.form, **named)
+        out, lse = attention(*stacked, layout=case.form, schedule=case.schedule, **named)
         return list(out.swapaxes(1, 2) if case.form == "bhsd" else out), list(lse)
     starts = [np.cumsum([0, *(len(x) for x in xs)]).astype(np.int32) for xs in (q, k)]
     if case.form == "varlen":
@@ -230,22 +267,29 @@ SAMPLE = 4  # workgroups that are run again: what one does depends on its own se
 def verify(case: Case, seeds: int = 5) -> float:
     """Emulate a case and compare it; then some workgroups of each launch under the sanitizer and in other orders.
 
-    Lost writes are no race, and are let pass: LDS bytes that stock code generation stores and then does not read. They
-    were followed to two places. Stock pipelining stores P of a last tile even where a loop has no iteration, and only
-    the read is left out; and LLVM moves the read of a row vector, which is converted ahead of a loop, behind the branch
-    around it. (A branch around each walk of the kernel mends the first, and aborts LLVM on gfx942, Triton 3.9.)
+    A schedule's kernel must not spill either, and loses no write. Of the plain kernel, lost writes are no race, and are
+    let pass: LDS bytes that stock code generation stores and then does not read. They were followed to two places.
+    Stock pipelining stores P of a last tile even where a loop has no iteration, and only the read is left out; and LLVM
+    moves the read of a row vector, which is converted ahead of a loop, behind the branch around it. (A branch around
+    each walk of the kernel mends the first, and aborts LLVM on gfx942, Triton 3.9.)
     """
     inputs = draw(case)
     with amdwarp.emulate(case.target) as emulation:
         outs, lses = call(case, inputs)
     worst = compare(case, inputs, outs, lses)
     for launch, compiled, _ in emulation.records:
-        some = min(SAMPLE, int(np.prod(launch.grid)))
+        some = min(2 if case.schedule else SAMPLE, int(np.prod(launch.grid)))
         results = [value for name, value in launch.args.items() if name in ("out_ptr", "lse_ptr")]
         before = [value.tobytes() for value in results]
-        _, values = compile_for(launch, case.target)
+        with windows_are("off"):
+            _, values = compile_for(launch, case.target)
         program, shared = parse(compiled.asm["amdgcn"]), compiled.metadata.shared
         report = check(program, values, launch.grid, workgroups=some, lds_bytes=shared)
+        if case.schedule:
+            assert report.ok, str(report)
+            used = resources(compiled.asm["amdgcn"])
+            # tasks keep some scalars in lanes of vector registers
+            assert (used.vgpr_spills if case.schedule == "tasks" else used.spills) == 0, used
         assert not [one for one in report.findings if one.kind != "lds-lost-write"], str(report)
         spans = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
         for seed in range(1, seeds):

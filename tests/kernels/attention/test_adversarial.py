@@ -1,11 +1,15 @@
-"""Values that break careless softmaxes, on the plain kernel; the conformance matrix poisons pages."""
+"""Values that break careless softmaxes, and sinks and logits beyond all others; the matrix poisons pages."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from amdwarp.kernels.attention import attention, reference
-from amdwarp.kernels.attention.options import AttentionOptions
+from amdwarp.kernels.attention import attention, decode, reference
+from amdwarp.kernels.attention.backward import attention_backward
+from amdwarp.kernels.attention.configs import NEWEST_CONSTRUCTS
+from amdwarp.kernels.attention.options import LOGIT_MAX, AttentionOptions
+from amdwarp.kernels.attention.reference_backward import attention_backward as reference_backward
+from amdwarp.lowering.bridge import require_triton
 
 import amdwarp
 
@@ -53,3 +57,63 @@ def test_one_key_and_none():
     nothing = np.zeros((1, 1, 0, DIM), np.float16)
     out, lse = compare("gfx950", q, nothing, nothing)
     assert (out == 0).all() and np.isneginf(lse).all()
+
+
+PLAIN = [("gfx942", "plain"), ("gfx950", "plain"), ("gfx1250", "plain")]
+NEW = pytest.mark.skipif(require_triton().version < NEWEST_CONSTRUCTS, reason="needs the inline assembly of Triton 3.9")
+SCHEDULED = [pytest.param("gfx950", name, marks=NEW) for name in ("ping_pong", "intra_wave")]
+TASKS = ("gfx1250", "tasks")
+SINKS = np.array([np.inf, -np.inf, 3e38, 1e30], np.float32)
+
+
+def agree_with_sinks(q, k, v, out, lse):
+    expected, expected_lse = reference.attention(q, k, v, AttentionOptions(), sinks=SINKS)
+    bound, lse_bound = reference.tolerance(q, k, v, AttentionOptions(), out_dtype="float16", sinks=SINKS)
+    assert (np.abs(out.astype(np.float64) - expected) <= bound).all()
+    assert (out[:, [0, 2, 3]] == 0).all() and (out[:, 1] != 0).any()
+    assert np.isposinf(lse[:, 0]).all() and np.isposinf(expected_lse[:, 0]).all()
+    assert (np.abs(lse[:, 1:] - expected_lse[:, 1:]) <= lse_bound[:, 1:]).all()
+
+
+@pytest.mark.parametrize("arch,schedule", [*PLAIN, *SCHEDULED, TASKS])
+def test_infinite_sinks(arch, schedule):
+    q, k, v = normal(1, 4, ROWS, 64), normal(1, 2, KEYS, 64), normal(1, 2, KEYS, 64)
+    with amdwarp.emulate(arch):
+        agree_with_sinks(q, k, v, *attention(q, k, v, sinks=SINKS, return_lse=True, schedule=schedule))
+
+
+def test_infinite_sinks_of_split_keys():
+    q, k, v = normal(1, 3, 4, 64), normal(1, KEYS, 2, 64), normal(1, KEYS, 2, 64)
+    with amdwarp.emulate("gfx950"):
+        out, lse = decode(q, k, v, np.array([KEYS], np.int32), sinks=SINKS, splits=2, causal=False, return_lse=True)
+    agree_with_sinks(*(x.swapaxes(1, 2) for x in (q, k, v, out)), lse)
+
+
+def test_gradients_of_infinite_sinks():
+    q, k, v, dout = normal(1, 4, ROWS, 32), normal(1, 2, KEYS, 32), normal(1, 2, KEYS, 32), normal(1, 4, ROWS, 32)
+    sinks = np.array([np.inf, -np.inf, 3e38, 2.0], np.float32)
+    dlse = RNG.standard_normal((1, 4, ROWS)).astype(np.float32)
+    with amdwarp.emulate("gfx950"):
+        out, lse = attention(q, k, v, sinks=sinks, return_lse=True)
+        got = attention_backward(dout, q, k, v, out, lse, sinks=sinks, dlse=dlse)
+    expected = reference_backward(dout, q, k, v, sinks=sinks, dlse=dlse)
+    for name in ("q", "k", "v", "sinks"):
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=2e-2, atol=2e-2, err_msg=name)
+    np.testing.assert_allclose(expected.sinks[0], dlse[0, 0].sum())
+
+
+@pytest.mark.parametrize("arch,schedule", [*PLAIN, *SCHEDULED, TASKS])
+def test_logits_beyond_all_bounds(arch, schedule):
+    """Up to the bound results are finite; beyond it they are a mean of values, or NaN, and never zeros."""
+    rows = 16 if schedule == "plain" else 130
+    q, k = (np.where(RNG.random((1, 1, n, 1)) < 0.5, -1.0, 1.0) * np.ones(64) for n in (rows, KEYS))
+    q, k, v = q.astype(np.float16), k.astype(np.float16), np.ones((1, 1, KEYS, 64), np.float16)
+    for largest in (0.99 * LOGIT_MAX, 1.1 * LOGIT_MAX, 4.7e10):
+        with amdwarp.emulate(arch):
+            out, lse = attention(q, k, v, scale=largest / 64, return_lse=True, schedule=schedule)
+        lost = np.isnan(lse)
+        assert (np.isnan(out).any(axis=3) == lost).all()
+        np.testing.assert_allclose(out[~lost], 1.0, rtol=1e-2)
+        np.testing.assert_allclose(lse[~lost], largest, rtol=1e-5)
+        assert not lost.any() or largest > LOGIT_MAX
+        assert lost.all() or largest < LOGIT_MAX or schedule == "tasks"

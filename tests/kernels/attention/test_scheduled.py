@@ -66,6 +66,17 @@ def test_ragged_causal_with_sinks_and_rows_that_see_nothing(schedule):
 
 
 @needs_39
+@each
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("causal,keys", [(True, 128), (False, 100)])
+def test_masks_spill_nothing(schedule, dim, causal, keys):
+    q, k = draw(1, 1, 256, dim), draw(1, 1, keys, dim)
+    with amdwarp.emulate("gfx950", workgroups=1) as emulation:
+        attention(q, k, k, causal=causal, sinks=draw(1, dtype=np.float32), return_lse=True, schedule=schedule)
+    assert resources(emulation.records[-1][1].asm["amdgcn"]).spills == 0
+
+
+@needs_39
 @pytest.mark.slow
 @each
 @pytest.mark.parametrize("dim", [64, 128])
