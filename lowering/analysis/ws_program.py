@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import product
 
 from amdwarp.schedule.execution import Execution, Stuck, run
-from amdwarp.schedule.objects import WSOpRef, WSScope, WSSync, WSSyncKind
+from amdwarp.schedule.objects import WSOpRef, WSPipeline, WSSchedule, WSScope, WSSync, WSSyncKind
 from amdwarp.schedule.programs import Entry, Event, entries, offsets
 
 from ..dialect import Kind, kind_of
@@ -193,11 +193,17 @@ def single_thread(kernel: WSKernel) -> Thread:
 
 
 def _never_ends(kernel: WSKernel, stuck: Stuck) -> Exception:
-    (_, event, _), *_rest = stuck.cycle
+    (_, event, producer), *_rest = stuck.cycle
+    remedy = "raise the pipeline's depth above the distance of its stages, or realise it as tasks"
+    if not event.sync.kind.produces:
+        remedy = (
+            f"role {producer!r} has not committed this iteration: move its commit before the wait, lower its stage, or "
+            f"raise that of {event.role!r}, or realise it as tasks; no depth brings the data"
+        )
     return kernel.error(
         f"as one software pipeline it gets stuck in {event.sync.kind.value} of {event.sync.pipeline!r}, iteration "
         f"{event.iteration}: what it waits for comes later in the same thread",
-        "raise the pipeline's depth above the distance of its stages, or realise it as tasks",
+        remedy,
     )
 
 
@@ -304,11 +310,29 @@ def execution(thread: Thread, scopes: set[str], scope: str, trips: Mapping[str, 
 def _trips(kernel: WSKernel, thread: Thread) -> Iterator[dict[str, int]]:
     """Trip counts that show every phase of every loop."""
     loops = [scope.id for scope in kernel.schedule.scopes if scope.id != WSScope.ROOT]
-    depth = max((pipeline.depth for pipeline in kernel.schedule.pipelines), default=1)
+    depth = max((pipeline.depth for pipeline in _near(kernel, thread).pipelines), default=1)
     longest = [2 * (thread.depth(loop) + depth) + 2 for loop in loops]
     choices = [range(count + 1) if len(loops) == 1 else sorted({0, 1, 2, count}) for count in longest]
     for counts in product(*choices):
         yield {WSScope.ROOT: 1, **dict(zip(loops, counts, strict=True))}
+
+
+def _near(kernel: WSKernel, thread: Thread) -> WSSchedule:
+    """The schedule with no more versions than a single thread can tell apart.
+
+    An acquire of turn ``t`` concerns the release of turn ``t - depth``. With ``turns`` of a pipeline in an iteration
+    and steps up to ``behind`` iterations late, ``depth > turns * (behind + 1) + 1`` puts that release, and the wait of
+    the next turn, before the acquire: no version more changes what the thread waits for.
+    """
+    schedule = kernel.schedule
+    behind = max((thread.depth(scope.id) for scope in schedule.scopes), default=0)
+    bodies = [body for scope in schedule.scopes for _, body in scope.bodies]
+
+    def near(pipeline: WSPipeline) -> WSPipeline:
+        points = (sum(isinstance(one, WSSync) and one.pipeline == pipeline.name for one in body) for body in bodies)
+        return replace(pipeline, depth=min(pipeline.depth, max(points) // 2 * (behind + 1) + 2))
+
+    return replace(schedule, pipelines=tuple(map(near, schedule.pipelines)))
 
 
 def _points(kernel: WSKernel, thread: Thread, trips: Mapping[str, int]) -> list[Point]:
@@ -321,7 +345,7 @@ def _execute(kernel: WSKernel, thread: Thread, trips: Mapping[str, int]) -> Stuc
         for p in _points(kernel, thread, trips)
         if p.step.act in _KINDS
     ]
-    return run(Execution(kernel.schedule), {thread.name: program}, trips)
+    return run(Execution(_near(kernel, thread)), {thread.name: program}, trips)
 
 
 def _fence(kernel: WSKernel, thread: Thread) -> None:
@@ -339,6 +363,7 @@ def _unfenced(kernel: WSKernel, thread: Thread, points: list[Point]) -> Iterator
     turns: Counter[tuple[str, str]] = Counter()
     barrier = -1
     consumers = {p.name: len(kernel.schedule.sides(p.name)[1]) for p in kernel.schedule.pipelines}
+    depths = {p.name: p.depth for p in _near(kernel, thread).pipelines}
     for now, point in enumerate(points):
         step, site = point.step, (point.scope, point.position)
         if step.act is Act.WAIT or site in thread.fences:
@@ -346,7 +371,7 @@ def _unfenced(kernel: WSKernel, thread: Thread, points: list[Point]) -> Iterator
         if step.act is Act.RELEASE:
             released[step.pipeline].append(now)
         if step.act is Act.ACQUIRE:
-            turn = turns[step.role, step.pipeline] - kernel.schedule.pipeline(step.pipeline).depth
+            turn = turns[step.role, step.pipeline] - depths[step.pipeline]
             turns[step.role, step.pipeline] += 1
             if turn >= 0 and released[step.pipeline][(turn + 1) * consumers[step.pipeline] - 1] > barrier:
                 yield site

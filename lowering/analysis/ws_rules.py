@@ -24,11 +24,11 @@ def check_kernel(kernel: WSKernel, module: Module, target: Target) -> None:
     kernel.declared.check(target)
     for rule in (_ids, _placed, _effects, _guards, _accesses, _copies, _shared_buffers, _order):
         rule(kernel)
+    _lds_bytes(kernel, module, target)
     for thread in role_threads(kernel):
         for scope in kernel.schedule.scopes:
             if scope.id != WSScope.ROOT:
                 loop_needs(kernel, thread, scope.id)
-    _lds_bytes(kernel, module, target)
 
 
 def references(kernel: WSKernel, region: WSRegion) -> list[tuple[WSScope, str]]:

@@ -6,21 +6,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from triton.experimental.gluon import language as gl
 from ws_kernels import BK, BM, ROOT, acquire, commit, layouts, release, wait
 
 import amdwarp
 from amdwarp import WSPipeline, WSRole, WSSchedule, WSScope
+from amdwarp.emulator import launch
 
 copies = gl.amd.cdna4.async_copy
 
 
 @amdwarp.jit
 def kernel(
-    x, y, n, limit, S: gl.constexpr, CASE: gl.constexpr, LA: gl.constexpr, SA: gl.constexpr, BM: gl.constexpr,
-    BK: gl.constexpr,
+    x, y, n, limit, S: gl.constexpr, HOW: gl.constexpr, CASE: gl.constexpr, LA: gl.constexpr, SA: gl.constexpr,
+    BM: gl.constexpr, BK: gl.constexpr,
 ):  # fmt: skip
-    amdwarp.annotate_ws_schedule(S, "tasks")  # at: schedule
+    amdwarp.annotate_ws_schedule(S, HOW)  # at: schedule
     offsets = gl.arange(0, BM, gl.SliceLayout(1, LA))[:, None] * BK + gl.arange(0, BK, gl.SliceLayout(0, LA))[None, :]
     if CASE == "full buffer":
         ones = gl.full([BM, BK], 1, gl.float16, LA)
@@ -100,6 +102,11 @@ def kernel(
                     other.store(gl.zeros([BM, BK], gl.float16, LA))
                 with amdwarp.ws_op("two"):  # at: two
                     gl.store(y + offsets, other.load(LA).to(gl.float32))
+            if CASE == "second pipeline":
+                with amdwarp.ws_op("one"):
+                    other.store(value + value)
+                with amdwarp.ws_op("two"):
+                    gl.store(y + (step + 1) * BM * BK + offsets, other.load(LA).to(gl.float32))
             x += BM * BK
     if CASE == "while":
         left = n
@@ -133,11 +140,35 @@ def plan(load: list[Any] | None = None, add: list[Any] | None = None, root: Any 
     )
 
 
-def build(case: str, schedule: WSSchedule, arch: str = "gfx950", num_warps: int = 4) -> Any:
+def chain(made: int, used: int, depth: int = 3) -> WSSchedule:
+    """Three roles: ``adds`` passes on twice what it has read by pipeline ``q``, at these stages."""
+    roles = [WSRole(name, warps_lo=at, warps_hi=at + 4) for at, name in ((0, "adds"), (4, "loads"), (8, "ends"))]
+    adds = [wait("p"), "read", "add", release("p"), acquire("q", made), "one", commit("q", made)]
+    loop = {
+        "loads": [acquire("p"), "load", commit("p")],
+        "adds": adds,
+        "ends": [wait("q", used), "two", release("q", used)],
+    }
+    root = {"loads": ["loop"], "adds": ["loop", "store"], "ends": ["loop"]}
+    pipelines = [WSPipeline("p", ["tile"], 2), WSPipeline("q", ["other"], depth)]
+    return WSSchedule(12, roles, pipelines, [WSScope("loop", loop), WSScope(ROOT, root)])
+
+
+def build(case: str, schedule: WSSchedule, arch: str = "gfx950", num_warps: int = 4, how: str = "tasks") -> Any:
     values = {name: value for name, value in layouts("gfx950").items() if name in ("LA", "SA")}
     if num_warps != 4:
         values["LA"] = gl.BlockedLayout([1, 8], [16, 4], [num_warps, 1], [1, 0])
-    constants = {"S": schedule, "CASE": case, "BM": BM, "BK": BK, **values}
+    constants = {"S": schedule, "HOW": how, "CASE": case, "BM": BM, "BK": BK, **values}
     return amdwarp.compile(
         kernel, {"x": "*fp16", "y": "*fp32", "n": "i32", "limit": "i32"}, constants, arch, num_warps=num_warps
     )
+
+
+def sums(kernel: Any, trips: int, seed: int) -> tuple[Any, Any]:
+    """What the kernel of case "second pipeline" stores in the emulator, and what numpy computes."""
+    x = np.random.default_rng(trips).integers(-8, 8, (trips + 1, BM, BK)).astype(np.float16)
+    y = np.full(x.shape, np.nan, np.float32)
+    flat = [one.reshape(-1).view(np.uint8) for one in (x, y)]
+    launch(kernel.asm["amdgcn"], [*flat, trips, 0], (1,), seed=seed, lds_bytes=kernel.metadata.shared)
+    used = x[:trips].astype(np.float32)
+    return y, np.concatenate([used.sum(0, keepdims=True), 2 * used])

@@ -225,7 +225,8 @@ REFUSED: list[tuple[str, WSSchedule, str]] = [
             [wait("q"), "z", release("q"), wait("p"), "w", release("p"), wait("p"), "u", release("p")],
         ),
         "WSSchedule: deadlock: 'load' waits in producer_acquire('p'), iteration 0, for a release by 'mma', and 'mma' "
-        "waits in consumer_wait('q'), iteration 0, for a commit by 'load' (iterations: 1 of 'loop'); reorder the spans",
+        "waits in consumer_wait('q'), iteration 0, for a commit by 'load' (iterations: 1 of 'loop'); reorder the "
+        "spans, raise a depth, or lower a stage",
     ),
     (
         "each waits for the other first",
@@ -234,7 +235,8 @@ REFUSED: list[tuple[str, WSSchedule, str]] = [
             [wait("p"), "z", release("p"), acquire("q"), "w", commit("q")],
         ),
         "WSSchedule: deadlock: 'load' waits in consumer_wait('q'), iteration 0, for a commit by 'mma', and 'mma' waits "
-        "in consumer_wait('p'), iteration 0, for a commit by 'load' (iterations: 1 of 'loop'); reorder the spans",
+        "in consumer_wait('p'), iteration 0, for a commit by 'load' (iterations: 1 of 'loop'); reorder the "
+        "spans so that a producer commits before it waits, or lower the producer's stage; all wait for data, which no depth brings",
     ),
     (
         "held over",

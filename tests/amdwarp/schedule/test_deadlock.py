@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_samples import ROOT, gemm, roles
 
 from amdwarp import UsageError, WSPipeline, WSSchedule, WSScope, WSSync, WSSyncKind
-from amdwarp.schedule.checks.deadlock import trip_counts
-from amdwarp.schedule.execution import execute
+from amdwarp.schedule.checks.deadlock import MOST_STEPS, decisive, trip_counts
+from amdwarp.schedule.execution import Execution, execute
+from amdwarp.schedule.programs import Event
 
 SEEDS = 8
 
@@ -196,6 +199,68 @@ def test_the_property_test_sees_both_kinds() -> None:
 
     count()
     assert min(seen.values()) >= 10
+
+
+def chain(depth: int) -> WSSchedule:
+    """Roles that pass data on by three pipelines; the last one starts when the first one has left its loop."""
+    spans = [
+        ([WSSync.producer_acquire(name), f"make {name}", WSSync.producer_commit(name)],
+         [WSSync.consumer_wait(name), f"use {name}", WSSync.consumer_release(name)])
+        for name in ("p", "q", "r", "end")
+    ]  # fmt: skip
+    (first, p), (q_in, q), (r_in, r), (ends, ended) = spans
+    loop = {"a": first, "b": [*p, *q_in], "c": [*q, *r_in], "d": r}
+    root = {"a": ["loop", *ends], "b": ["loop"], "c": ["loop"], "d": [*ended, "loop"]}
+    pipelines = [WSPipeline(name, [f"{name}_tile"], depth) for name in "pqr"]
+    return WSSchedule(
+        16,
+        roles("a", "b", "c", "d"),
+        [*pipelines, WSPipeline("end", ["end_tile"], 1)],
+        [WSScope("loop", loop), WSScope(ROOT, root)],
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 4, 9])
+def test_versions_of_all_pipelines_on_the_way_are_filled(depth: int) -> None:
+    """A role runs ahead by the sum of the depths, and only then gets stuck."""
+    stuck = 3 * depth + 3
+    with pytest.raises(UsageError, match=rf"deadlock: 'a' waits in .* \(iterations: {stuck} of 'loop'\)"):
+        chain(depth).check()
+    for seed in range(SEEDS):
+        assert Machine(chain(depth), {"loop": stuck - 1}, seed).run()
+        assert not Machine(chain(depth), {"loop": stuck}, seed).run()
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(schedules())
+def test_the_largest_trip_counts_decide_for_all(schedule: WSSchedule) -> None:
+    every = any(execute(schedule, trips) for trips in trip_counts(schedule))
+    assert every == any(execute(schedule, trips) for trips in decisive(schedule))
+
+
+@pytest.mark.parametrize("depth", [1_000, 10_000, 10**6, 10**12])
+def test_any_depth_is_judged_by_few_steps(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = 0
+    take = Execution.take
+
+    def counted(self: Execution, event: Event) -> None:
+        nonlocal done
+        done += 1
+        take(self, event)
+
+    monkeypatch.setattr(Execution, "take", counted)
+    if depth < 10**6:
+        gemm(depth=depth).check()
+        assert depth < done <= MOST_STEPS
+        return
+    with pytest.raises(UsageError) as caught:
+        gemm(depth=depth).check()
+    assert not done
+    assert re.fullmatch(
+        rf"WSSchedule: to tell whether it gets stuck takes \d+ steps, and at most {MOST_STEPS} are executed; lower a "
+        rf"depth \('smem' has {depth}\) or a stage, or take fewer scopes",
+        str(caught.value),
+    )
 
 
 def test_the_machine_notices_a_version_overwritten_too_early() -> None:

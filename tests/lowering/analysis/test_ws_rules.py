@@ -182,6 +182,25 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
 }
 
 
+@pytest.mark.parametrize("how", ["pipeline", "tasks"])
+@pytest.mark.parametrize(("depth", "size"), [(1000, 4_223_968), (20_000, 84_479_968)])
+def test_a_deep_pipeline_is_refused_by_its_bytes(
+    depth: int, size: int, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a thread is executed, which takes the longer the more versions there are."""
+    from amdwarp.lowering.analysis import ws_rules
+    from ws_kernels import line_of
+    from ws_refused import build, kernel, plan
+
+    monkeypatch.setattr(ws_rules, "role_threads", lambda _: pytest.fail("executed"))
+    with pytest.raises(AmdwarpError) as caught:
+        build("", plan(depth=depth), how=how)
+    assert str(caught.value).startswith(
+        f"ws_schedule ({line_of('schedule', kernel.fn.__code__.co_filename)}): its buffers take "
+        f"{size} bytes of LDS ('p' {depth} x 4192), and gfx950 has 163840"
+    )
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_refused(case: str) -> None:
     from ws_kernels import line_of

@@ -390,6 +390,69 @@ def test_one_thread_that_would_wait_for_itself_is_refused() -> None:
     )
 
 
+def test_one_thread_that_would_wait_for_data_of_its_own_is_told_of_the_stage() -> None:
+    from ws_kernels import line_of
+    from ws_refused import build, chain, kernel
+
+    from amdwarp.errors import LoweringError
+
+    with pytest.raises(LoweringError) as caught:
+        build("second pipeline", chain(made=1, used=0), how="pipeline")
+    assert str(caught.value) == (
+        f"ws_schedule ({line_of('schedule', kernel.fn.__code__.co_filename)}): as one software pipeline it gets stuck "
+        "in consumer_wait of 'q', iteration 0: what it waits for comes later in the same thread; role 'adds' has not "
+        "committed this iteration: move its commit before the wait, lower its stage, or raise that of 'ends', or "
+        "realise it as tasks; no depth brings the data [materialize_ws_schedule]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "made", "used", "depth"),
+    [
+        ("pipeline", 1, 1, 3),  # the stage of 'ends' cancels within the role, and yet counts in one thread
+        ("pipeline", 1, 2, 3),
+        ("pipeline", 1, 1, 1),
+        ("tasks", 1, 1, 3),
+        ("tasks", 1, 0, 3),
+    ],
+)
+def test_a_role_that_passes_on_what_it_has_read(how: str, made: int, used: int, depth: int) -> None:
+    from ws_refused import BK, BM, build, chain, sums
+
+    kernel = build("second pipeline", chain(made, used, depth), how=how)
+    for trips in (0, 1, 2, 7):
+        for seed in (0, 1, 2):
+            np.testing.assert_array_equal(*sums(kernel, trips, seed))
+    x, y = np.ones((6, BM, BK), np.float16), np.zeros((6, BM, BK), np.float32)
+    report = check(kernel, [x, y, 5, 0], (1,), seeds=2)
+    assert report.ok, "\n".join(map(str, report.findings))
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_versions_that_a_thread_cannot_tell_apart_change_nothing(stage: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from amdwarp.lowering.analysis import ws_program
+    from ws_refused import build, plan, release, wait
+
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    points, executed = ws_program._points, []
+    monkeypatch.setattr(ws_program, "_points", lambda *args: executed.append(points(*args)) or executed[-1])
+    add = [wait("p", stage), "read", "add", release("p", stage)]
+
+    def made(depth: int) -> tuple[str, int]:
+        executed.clear()
+        text = build("", plan(add=add, depth=depth), how="pipeline").asm["amdwarp"]
+        return text, sum(map(len, executed))
+
+    near = {depth: made(depth) for depth in (stage + 1, stage + 2, 2 * stage + 3, 9, 18, 36)}
+    assert near[18][1] == near[36][1] > 0
+    monkeypatch.setattr(ws_program, "_near", lambda kernel, _: kernel.schedule)
+    for depth, (text, steps) in near.items():
+        all_text, all_steps = made(depth)
+        assert text == all_text
+        assert steps <= all_steps
+    assert near[36][1] < all_steps / 10
+
+
 # ---- roles with other numbers of waves than the kernel
 
 
