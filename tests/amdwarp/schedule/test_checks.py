@@ -236,7 +236,8 @@ REFUSED: list[tuple[str, WSSchedule, str]] = [
         ),
         "WSSchedule: deadlock: 'load' waits in consumer_wait('q'), iteration 0, for a commit by 'mma', and 'mma' waits "
         "in consumer_wait('p'), iteration 0, for a commit by 'load' (iterations: 1 of 'loop'); reorder the "
-        "spans so that a producer commits before it waits, or lower the producer's stage; all wait for data, which no depth brings",
+        "spans so that a producer commits before it waits, or lower the producer's stage; all wait "
+        "for data, which no depth brings",
     ),
     (
         "held over",
