@@ -12,6 +12,10 @@ from amdwarp.errors import UsageError
 
 from .objects import WSInstr, WSOpRef, WSSchedule, WSScope, WSSync
 
+MOST_BEHIND = 64
+"""Iterations that a step may run behind the first: each has code of its own before and behind the loop, and 60 of them
+take 15 s of CPU to compile (one load and one addition, tasks or one thread)."""
+
 
 @dataclass(frozen=True)
 class Entry:

@@ -15,7 +15,7 @@ from itertools import product
 
 from amdwarp.schedule.execution import Execution, Stuck, run
 from amdwarp.schedule.objects import WSOpRef, WSPipeline, WSSchedule, WSScope, WSSync, WSSyncKind
-from amdwarp.schedule.programs import Entry, Event, entries, offsets
+from amdwarp.schedule.programs import MOST_BEHIND, Entry, Event, entries, offsets
 
 from ..dialect import Kind, kind_of
 from .lds import is_memdesc
@@ -184,6 +184,12 @@ def single_thread(kernel: WSKernel) -> Thread:
     """
     bodies = {scope.id: _merged(kernel, scope) for scope in kernel.schedule.scopes}
     thread = Thread("all roles", tuple(role.name for role in kernel.schedule.roles), bodies)
+    if (behind := max(map(thread.depth, bodies))) > MOST_BEHIND:
+        raise kernel.error(
+            f"as one software pipeline its last steps run {behind} iterations behind the first, and at most "
+            f"{MOST_BEHIND} are written out",
+            "bring the roles' stages closer together, or realise it as tasks",
+        )
     for trips in _trips(kernel, thread):
         if stuck := _execute(kernel, thread, trips):
             raise _never_ends(kernel, stuck)

@@ -7,8 +7,8 @@ from collections import Counter
 from amdwarp.errors import UsageError
 from amdwarp.target import Target
 
-from ..objects import WSOpRef, WSSchedule, WSSync
-from ..programs import body_error, entries
+from ..objects import WSOpRef, WSSchedule, WSScope, WSSync
+from ..programs import MOST_BEHIND, body_error, entries, offsets
 
 
 def check(schedule: WSSchedule, target: Target | None) -> None:
@@ -20,8 +20,20 @@ def check(schedule: WSSchedule, target: Target | None) -> None:
                     what = f"{one.kind.value} of {one.pipeline!r}" if isinstance(one, WSSync) else f"op {one.id!r}"
                     raise body_error(scope, role, f"{what} is at stage {one.stage}", "stages are counted from 0")
             entries(scope, role)
+            _check_behind(schedule, scope, role)
     for pipeline in schedule.pipelines:
         _check_balance(schedule, pipeline.name)
+
+
+def _check_behind(schedule: WSSchedule, scope: WSScope, role: str) -> None:
+    """Each iteration behind is code of its own."""
+    if (behind := max((offset for _, offset in offsets(schedule, scope, role)), default=0)) > MOST_BEHIND:
+        raise body_error(
+            scope,
+            role,
+            f"its last steps run {behind} iterations behind the first, and at most {MOST_BEHIND} are written out",
+            "lower a stage or an in_flight",
+        )
 
 
 def _check_balance(schedule: WSSchedule, pipeline: str) -> None:

@@ -198,6 +198,17 @@ REFUSED: list[tuple[str, WSSchedule, str]] = [
         "op 'y' is in spans of 'p' at stage 0 and 'q' at stage 1; give them one stage, or close one span before",
     ),
     (
+        "stages far apart",
+        with_bodies(LOAD, [wait("smem"), "read", release("smem"), WSOpRef("multiply", stage=65)]),
+        "WSScope 'loop_k', role 'mma': its last steps run 65 iterations behind the first, and at most 64 are written "
+        "out; lower a stage or an in_flight",
+    ),
+    (
+        "many copies under way",
+        gemm(depth=66, in_flight=66),
+        "WSScope 'loop_k', role 'load': its last steps run 65 iterations behind the first",
+    ),
+    (
         "stages of a pipeline",
         with_bodies([*LOAD, acquire("smem", 1), "load_b", commit("smem", 1)], MMA),
         "'smem' has spans at stages 0 and 1; give all spans of a pipeline in one body one stage",

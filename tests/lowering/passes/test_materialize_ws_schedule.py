@@ -406,6 +406,23 @@ def test_one_thread_that_would_wait_for_data_of_its_own_is_told_of_the_stage() -
     )
 
 
+def test_roles_whose_stages_are_far_apart_are_no_single_thread() -> None:
+    from ws_kernels import line_of
+    from ws_refused import build, kernel, plan, release, wait
+
+    from amdwarp.errors import LoweringError
+
+    late = plan(add=[wait("p", 1000), "read", "add", release("p", 1000)])
+    with pytest.raises(LoweringError) as caught:
+        build("", late, how="pipeline")
+    assert str(caught.value) == (
+        f"ws_schedule ({line_of('schedule', kernel.fn.__code__.co_filename)}): as one software pipeline its last steps "
+        "run 1000 iterations behind the first, and at most 64 are written out; bring the roles' stages closer "
+        "together, or realise it as tasks [materialize_ws_schedule]"
+    )
+    assert "amdwarp.ws" not in build("", late).asm["amdwarp"]
+
+
 @pytest.mark.parametrize(
     ("how", "made", "used", "depth"),
     [
