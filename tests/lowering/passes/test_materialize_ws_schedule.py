@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -344,12 +345,13 @@ def test_stages_need_a_version_more_than_their_distance() -> None:
 # ---- registers
 
 
-def test_budgets_of_roles_are_compared_with_what_they_take() -> None:
+def test_budgets_of_roles_are_compared_with_what_they_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from ws_kernels import compiled, emulated, line_of, operands, schedule
 
     plan = schedule()
     roles = [WSRole("mma", warps_lo=0, warps_hi=4, max_nreg=24), WSRole("load", warps_lo=4, warps_hi=8)]
     told = rf"mma \({re.escape(line_of('schedule'))}\) takes \d+ registers a thread of a budget of 24; on AMD all"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))  # what another run has compiled is not warned of again
     with pytest.warns(UserWarning, match=told):
         kernel = compiled(replace(plan, roles=roles), "tasks", "gfx950", STEPS=0)
     mma, load = kernel.metadata.tasks

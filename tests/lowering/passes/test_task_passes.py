@@ -102,7 +102,7 @@ def test_padding_goes_and_gaps_are_filled(starts: str, expected: str, total: int
     text = pretty(mod)
     assert expected in text
     assert f'"ttg.total-num-warps" = {total} : i32' in text
-    assert "amdwarp.tasks" not in text
+    assert "amdwarp.tasks.starts" not in text and "amdwarp.tasks.placed" in text
 
 
 def test_blocks_of_others_stay() -> None:
