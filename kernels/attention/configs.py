@@ -12,8 +12,8 @@ from amdwarp.target import Target, get_target
 from ..gemm.layouts import LdsLayout, OperandTile, derive
 from ..shipped import read_json
 from .forms import Form
-from .operands import Operand
 from .problem import Problem
+from .schedule_rules import none_of, not_positive, unaligned, wrong_rescaling
 from .tasks import TasksSchedule
 
 #: Where shipped tables of choices are, ``<target>.json``: made by `tables`.
@@ -44,11 +44,7 @@ class PlainSchedule:
     def constraints(self, target: str | Target) -> list[str]:
         """What makes this schedule illegal on a target, one sentence each."""
         record = get_target(target)
-        wrong = [
-            f"{name} = {getattr(self, name)!r} is no int of at least 1"
-            for name in ("block_m", "block_n", "splits", "num_warps", "num_stages")
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1
-        ]
+        wrong = not_positive(self, ("block_m", "block_n", "splits", "num_warps", "num_stages"))
         if wrong:
             return wrong
         for name in ("block_m", "block_n"):
@@ -148,19 +144,8 @@ class ScheduledGfx950:
         record = get_target(target)
         if record.arch != "gfx950":
             return [f"{self.title} attention is made for gfx950, not for {record.arch}"]
-        wrong = [
-            f"{name} = {getattr(self, name)!r} is none of {', '.join(map(str, legal))}"
-            for name, legal in (("ring", (3, 4)), ("block_m", (256,)), ("block_n", (64,)), ("dim", (64, 128)))
-            if getattr(self, name) not in legal or type(getattr(self, name)) is not int
-        ]
-        if type(self.lazy) is not bool:
-            wrong.append(f"lazy = {self.lazy!r} is no bool")
-        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float):
-            wrong.append(f"threshold = {self.threshold!r} is no number")
-        elif not 0 <= self.threshold <= 14:
-            wrong.append(f"threshold = {self.threshold} leaves 0 to 14, where P fits into fp16")
-        if type(self.xcds) is not int or self.xcds < 1:
-            wrong.append(f"xcds = {self.xcds!r} is no int of at least 1")
+        choices = {"ring": (3, 4), "block_m": (256,), "block_n": (64,), "dim": (64, 128)}
+        wrong = none_of(self, choices) + wrong_rescaling(self) + not_positive(self, ("xcds",))
         if not wrong and self.lds_bytes() > record.lds_bytes:
             wrong.append(f"the rings take {self.lds_bytes()} bytes of LDS, {record.arch} has {record.lds_bytes}")
         return wrong
@@ -176,10 +161,7 @@ class ScheduledGfx950:
         given = [name for name in ("window", "softcap") if getattr(options, name) is not None]
         wrong += [f"{self.title} attention has no {name}" for name in given]
         wrong += [f"{self.title} attention has no {name}" for name in problem.extras if name != "sinks"]
-        for name in ("q", "k", "v", "out"):
-            one: Operand = getattr(problem, name)
-            if one.address % 16 or any(step % 8 for step in problem.steps[name]):
-                wrong.append(f"{self.title} attention takes rows that are 16-byte aligned, and those of {name} are not")
+        wrong += unaligned(problem, f"{self.title} attention")
         return wrong
 
 
@@ -312,8 +294,12 @@ def problem_class(problem: Problem) -> str | None:
         return None
     if set(problem.extras) - {"sinks"} or problem.dim != problem.dim_v or problem.rows < problem.keys:
         return None
-    keys = min(max(1 << max(problem.keys - 1, 0).bit_length(), 512), 2048)
-    return f"16-bit heads of {problem.dim} {'causal' if options.causal else 'full'} keys {keys}"
+    return class_name(problem.dim, options.causal, min(max(1 << max(problem.keys - 1, 0).bit_length(), 512), 2048))
+
+
+def class_name(dim: int, causal: bool, keys: int) -> str:
+    """The name of a class in the shipped tables."""
+    return f"16-bit heads of {dim} {'causal' if causal else 'full'} keys {keys}"
 
 
 def shipped(problem: Problem) -> Schedule | None:

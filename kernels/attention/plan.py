@@ -13,12 +13,12 @@ from amdwarp.weave import windows_are
 
 from .configs import DECODE_ROWS, NEWEST_CONSTRUCTS, PlainSchedule, ScheduledGfx950, check, chosen, plain_schedule
 from .forms import Form
+from .gluon_launch import LOG2_E, common_arguments
 from .operands import EXTENT_LIMIT, Operand, new_array
 from .problem import Problem, check_total
 from .tasks import TasksSchedule
 from .tasks_plan import tasks_launch
 
-LOG2_E = 1.4426950408889634
 #: Arrays of the plain kernel that may be absent, by parameter -> argument.
 OPTIONAL = {
     "sinks_ptr": "sinks",
@@ -98,28 +98,9 @@ def run_plain(problem: Problem, schedule: PlainSchedule | None = None, splits: i
 def scheduled_launch(problem: Problem, schedule: ScheduledGfx950) -> Launch:
     """The launch of ``scheduled_gfx950.attend``."""
     tiles = math.ceil(problem.rows / schedule.block_m)
-    arguments: dict[str, Any] = {
-        "q_ptr": problem.q.value,
-        "k_ptr": problem.k.value,
-        "v_ptr": problem.v.value,
-        "out_ptr": problem.out.value,
-        "rows": problem.rows,
-        "keys": problem.keys,
-        "heads": problem.heads,
-        "tiles": tiles,
-        "scale": problem.options.scale_of(problem.dim) * LOG2_E,
-        "lse_batch": 0 if problem.lse is None else problem.lse.strides[0],
-        "lse_head": 0 if problem.lse is None else problem.lse.strides[1],
-    }
-    for name, (batch, head, row) in problem.steps.items():
-        # a product with 8 tells the compiler that rows are aligned
-        arguments |= {f"{name}_batch": batch, f"{name}_head": head, f"{name}_row_units": row // 8}
-    constants: dict[str, Any] = {"OPT": problem.options, "S": schedule}
-    for name, value in (("lse_ptr", problem.lse), ("sinks_ptr", problem.extras.get("sinks"))):
-        if value is None:
-            constants[name] = None
-        else:
-            arguments[name] = value.value
+    arguments, constants = common_arguments(problem, schedule)
+    scale = problem.options.scale_of(problem.dim) * LOG2_E
+    arguments |= {"heads": problem.heads, "tiles": tiles, "scale": scale}
     # Packed fp32 arithmetic does not run beside MFMAs. Where two waves share a SIMD, all 256 registers of one are
     # ordinary without accumulation registers, and none is copied.
     attributes: tuple[tuple[str, str], ...] = (("target-features", "-packed-fp32-ops"),)

@@ -7,7 +7,6 @@ modelled clk of all candidates.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import sys
@@ -22,8 +21,7 @@ from amdwarp.runtime import compile_for, memory_span
 from amdwarp.weave import windows_are
 
 from ..shipped import made_by, write_table
-from .configs import SCHEDULES, TABLES, PlainSchedule, Schedule, ScheduledGfx950, problem_class
-from .problem import Problem
+from .configs import SCHEDULES, TABLES, PlainSchedule, Schedule, ScheduledGfx950, class_name
 
 #: Heads of a key head, and their elements, rows and keys of one sequence of the problems that are modelled.
 HEADS, KEY_HEADS = 64, 8
@@ -42,45 +40,32 @@ def middle(schedule: Schedule, rows: int) -> list[int]:
     """Workgroups of the middle tiles of a head, which see as many keys as all of them do on average."""
     tiles = math.ceil(rows / schedule.block_m)
     found = sorted({(tiles - 1) // 2, tiles // 2})
-    if isinstance(
-        schedule, ScheduledGfx950
-    ):  # one die has every `xcds`-th workgroup, and walks over the tiles of a head
+    # one die has every `xcds`-th workgroup, and walks over the tiles of a head
+    if isinstance(schedule, ScheduledGfx950):
         return [schedule.xcds * one for one in found]
     return found
 
 
-def modelled(target: str, dim: int, keys: int, causal: bool, schedule: Schedule) -> tuple[str, float, Any]:
-    """The class of a problem, the modelled clk of its launch under a schedule, and the last estimate that is from.
+def modelled(target: str, dim: int, keys: int, causal: bool, schedule: Schedule) -> tuple[float, Any]:
+    """The modelled clk of a launch under a schedule, and the last estimate that is from.
 
     Raises:
         UsageError: the schedule cannot compute it.
     """
     from amdwarp.cycles import estimate
 
-    from . import forward
-    from .plan import compute
+    from .forward import attention
 
     q = np.zeros((1, HEADS, keys, dim), np.float16)
     k, v = np.zeros((2, 1, KEY_HEADS, keys, dim), np.float16)
-    found: list[Problem] = []
-
-    def take(problem: Problem, schedule: Any = None, splits: int | None = None) -> None:
-        found.append(problem)
-        compute(problem, schedule, splits)
-
-    before = forward.compute
-    forward.compute = take
-    try:
-        with windows_are("off"), amdwarp.emulate(target, execute=False) as emulation:
-            forward.attention(q, k, v, causal=causal, schedule=schedule)
-            launch, compiled, _ = emulation.records[-1]
-            _, values = compile_for(launch, target)
-    finally:
-        forward.compute = before
+    with windows_are("off"), amdwarp.emulate(target, execute=False) as emulation:
+        attention(q, k, v, causal=causal, schedule=schedule)
+        launch, compiled, _ = emulation.records[-1]
+        _, values = compile_for(launch, target)
     args = [memory_span(value) if isinstance(value, np.ndarray) else value for value in values]
     tiles = middle(schedule, keys) if causal else [0]
     made = [estimate(compiled, args, launch.grid, workgroups=[tile]) for tile in tiles]
-    return str(problem_class(found[0])), sum(one.kernel_clk for one in made) / len(made), made[-1]
+    return sum(one.kernel_clk for one in made) / len(made), made[-1]
 
 
 def make(target: str) -> dict[str, Any]:
@@ -88,27 +73,23 @@ def make(target: str) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     made = made_by(f"python -m amdwarp.kernels.attention.tables {target}")
     for dim, causal, keys in itertools.product(DIMS, (False, True), KEYS):
+        label = class_name(dim, causal, keys)
         tried: dict[str, float] = {}
-        best = float("inf")
         for name, schedule in candidates():
             if schedule.constraints(target):
                 continue
-            with contextlib.suppress(UsageError):
-                try:
-                    label, clk, one = modelled(target, dim, keys, causal, schedule)
-                except UsageError:
-                    raise
-                except AmdwarpError as error:
-                    print(f"{name}: {error}", file=sys.stderr, flush=True)
-                    continue
-                fields = {
-                    key: value for key, value in asdict(schedule).items() if value != getattr(SCHEDULES[name], key)
-                }
-                tried[" ".join([name, *(f"{key} {value}" for key, value in fields.items())])] = clk
-                made |= {"parameters": one.parameters, "calibrated": one.calibrated}
-                if clk < best:
-                    best = clk
-                    entries[label] = {"schedule": name, "fields": fields, "clk": clk}
+            try:
+                clk, one = modelled(target, dim, keys, causal, schedule)
+            except UsageError:
+                continue
+            except AmdwarpError as error:
+                print(f"{name}: {error}", file=sys.stderr, flush=True)
+                continue
+            fields = {key: value for key, value in asdict(schedule).items() if value != getattr(SCHEDULES[name], key)}
+            if clk < min(tried.values(), default=float("inf")):
+                entries[label] = {"schedule": name, "fields": fields, "clk": clk}
+            tried[" ".join([name, *(f"{key} {value}" for key, value in fields.items())])] = clk
+            made |= {"parameters": one.parameters, "calibrated": one.calibrated}
         entries[label]["tried"] = tried
         print(label, tried, flush=True)
     return {"made": made, "entries": entries}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from amdwarp.target import Target, get_target
 
+from .schedule_rules import none_of, not_positive, unaligned, wrong_rescaling
+
 if TYPE_CHECKING:
-    from .operands import Operand
     from .problem import Problem
 
 #: Elements of a head that the kernel takes, of q and k, and of v.
@@ -94,22 +95,8 @@ class TasksSchedule:
             "dim": HEADS,
             "dim_v": HEADS,
         }
-        wrong = [
-            f"{name} = {getattr(self, name)!r} is none of {', '.join(map(str, legal))}"
-            for name, legal in choices.items()
-            if getattr(self, name) not in legal or type(getattr(self, name)) is not int
-        ]
-        wrong += [
-            f"{name} = {getattr(self, name)!r} is no int of at least 1"
-            for name in ("ring", "ahead", "lead", "probabilities")
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1
-        ]
-        if type(self.lazy) is not bool:
-            wrong.append(f"lazy = {self.lazy!r} is no bool")
-        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float):
-            wrong.append(f"threshold = {self.threshold!r} is no number")
-        elif not 0 <= self.threshold <= 14:
-            wrong.append(f"threshold = {self.threshold} leaves 0 to 14, where P fits into fp16")
+        wrong = none_of(self, choices) + not_positive(self, ("ring", "ahead", "lead", "probabilities"))
+        wrong += wrong_rescaling(self)
         return wrong or self._sizes(record)
 
     def _sizes(self, record: Target) -> list[str]:
@@ -137,10 +124,7 @@ class TasksSchedule:
         if problem.fp8 or problem.dim not in HEADS or problem.dim_v not in HEADS:
             wrong.append("attention as tasks takes fp16 and bf16 heads of 32, 64 or 128 elements")
         wrong += [f"attention as tasks has no {name}" for name in problem.extras if name != "sinks"]
-        for name in ("q", "k", "v", "out"):
-            one: Operand = getattr(problem, name)
-            if one.address % 16 or any(step % 8 for step in problem.steps[name]):
-                wrong.append(f"attention as tasks takes rows that are 16-byte aligned, and those of {name} are not")
+        wrong += unaligned(problem, "attention as tasks")
         for name in ("q", "out"):
             step = problem.steps[name][2]
             if 2 * self.block_m * step >= OFFSET_LIMIT:

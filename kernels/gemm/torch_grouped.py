@@ -31,6 +31,10 @@ def gemm_grouped(
     return grouped(a, b, offsets, extras, {}, precision=precision)
 
 
+def _columns(b: torch.Tensor, activation: str | None) -> int:
+    return b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
+
+
 @gemm_grouped.register_fake
 def _(
     a: torch.Tensor,
@@ -42,7 +46,7 @@ def _(
     out_dtype: str | None,
     precision: str,
 ) -> torch.Tensor:
-    columns = b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
+    columns = _columns(b, activation)
     shape = [a.shape[0], columns] if b.dim() == 3 else [offsets.shape[0], a.shape[0], columns]
     return a.new_empty(shape, dtype=dtype_or(out_dtype, a.dtype))
 
@@ -120,8 +124,7 @@ def _(
     out_dtype: str,
     precision: str,
 ) -> torch.Tensor:
-    columns = b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
-    return a.new_empty([a.shape[0], columns], dtype=getattr(torch, out_dtype))
+    return a.new_empty([a.shape[0], _columns(b, activation)], dtype=getattr(torch, out_dtype))
 
 
 def grouped(a: Any, b: Any, offsets: Any, scales: Mapping[str, Any], extras: Extras, precision: str) -> torch.Tensor:
