@@ -307,7 +307,12 @@ def _mark(mod: Any, keep: Path | None) -> Any:
     from .lowering.passes.mark_stages import MarkStages
     from .lowering.pipeline import run_passes
 
-    return bridge.transform(mod, lambda module: run_passes(module, [MarkStages()], dump_to=keep), keep_in=keep)
+    context, text = mod.context, bridge.generic_text(mod)
+    if keep is None and not bridge.concerns_passes(text):
+        return bridge.parse_text(text, context)
+    module = bridge.parse(text)
+    run_passes(module, [MarkStages()], dump_to=keep)
+    return bridge.write(module, context, keep_in=keep)
 
 
 def _schedule(
@@ -322,7 +327,10 @@ def _schedule(
     from .weave import COMPLAINTS, Placement, Weaver, policy
 
     keep, context = _dump_folder(kernel, metadata), mod.context
-    module = bridge.read(mod)
+    text = bridge.generic_text(mod)
+    if keep is None and not bridge.concerns_passes(text):
+        return bridge.parse_text(text, context)
+    module = bridge.parse(text)
     run_passes(module, TYPED, dump_to=keep)
     staged.append(any(anchor_of(op) and not marks(op) for op in module.walk()))
     after = tasks(module)

@@ -42,6 +42,9 @@ DISTRIBUTIONS = ("triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton
 _MARK = "rocdl.kernel"
 _MARK_IN_TEXT = re.compile(rf"\{{{re.escape(_MARK)}\}} |{re.escape(_MARK)}, |, {re.escape(_MARK)}(?=\}})")
 _GENERIC_HEAD = re.compile(r'^"builtin\.module"\(', re.M)
+#: In the text of every module that a pass of ours may change: an attribute or a barrier of ours, or tasks, which may be
+#: stock Gluon's. Behind a quotation mark stand names of functions, which hold their module's.
+_CONCERNS_US = re.compile(r'(?<!")amdwarp\.|"amdwarp\.named_barrier |ttg\.warp_specialize')
 _OWN_LOCATION = re.compile(r'loc\("[^"]*amdwarp-[^"]*":(\d+):(\d+)\)')
 _STDERR_LOCK = threading.Lock()
 
@@ -170,6 +173,11 @@ def generic_text(mod: Any) -> str:
 def read(mod: Any) -> Module:
     """The IR of a wheel module. ``mod`` is spoilt: go on with what :func:`write` returns."""
     return parse(generic_text(mod))
+
+
+def concerns_passes(text: str) -> bool:
+    """Whether any of our passes can find something in a module of this text; reading it can be spared if not."""
+    return _CONCERNS_US.search(text) is not None
 
 
 def write(module: Module, context: Any, *, pass_name: str | None = None, keep_in: Path | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from amdwarp.asm.program import SPECIAL_SGPRS, TTMP0, Immediate, ModifierValue, Operand, Register, Symbol, words
 
@@ -167,6 +168,7 @@ def check_hints(text: str) -> None:
             raise ValueError(f"'{word}' is no scheduling hint")
 
 
+@lru_cache(maxsize=1 << 15)  # a text is read by the compilation, the emulator and the sanitizer, and repeats itself
 def parse_operands(text: str, waits: bool = False) -> tuple[tuple[Operand, ...], tuple[tuple[str, ModifierValue], ...]]:
     """Read everything behind a mnemonic.
 

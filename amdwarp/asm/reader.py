@@ -84,6 +84,8 @@ def split_mnemonic(mnemonic: str) -> tuple[str, str]:
 
 def _strip_comment(line: str) -> str:
     """`line` without its comment; a ``;`` inside a string stays."""
+    if '"' not in line:
+        return line.partition(";")[0]
     quoted = False
     for at, char in enumerate(line):
         if char == '"':

@@ -163,6 +163,20 @@ def test_a_stock_kernel_is_compiled_with_our_stages_too() -> None:
     assert "cond_barrier" not in made.asm["amdwarp"]
 
 
+def test_only_modules_that_concern_the_passes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    from amdwarp.lowering import bridge
+
+    def refuse(text: str) -> Any:
+        raise LoweringError("it is read")
+
+    whole = compiled(kernel=plain, constexprs={"L": ROW}).asm["amdgcn"]
+    monkeypatch.setattr(bridge, "parse", refuse)
+    shutil.rmtree(os.environ["TRITON_CACHE_DIR"])
+    assert compiled(kernel=plain, constexprs={"L": ROW}).asm["amdgcn"] == whole
+    with pytest.raises(LoweringError, match="it is read"):
+        compiled()
+
+
 # ---- the hook
 
 

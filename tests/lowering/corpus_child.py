@@ -17,6 +17,9 @@ from typing import Any
 import lowering_corpus as corpus
 from amdwarp.lowering import bridge, dialect, text, verify
 from amdwarp.lowering.ir import Module
+from amdwarp.lowering.passes import SCHEDULE, STAGES, TYPED, DropWindows, tasks
+from amdwarp.lowering.passes.mark_stages import MarkStages
+from amdwarp.lowering.pipeline import run_passes
 from amdwarp.lowering.rewriter import Builder
 
 from amdwarp.errors import LoweringError
@@ -28,6 +31,7 @@ def roundtrip(name: str, arch: str) -> dict[str, Any]:
     plain = corpus.compile_case(case, arch)
     stages: dict[str, bool] = {}
     unknown: set[str] = set()
+    changed: list[str] = []  # stages that passes change although nothing in their text concerns them
 
     def through(stage: str) -> Callable[[Any], Any]:
         def edit(mod: Any) -> Any:
@@ -36,7 +40,14 @@ def roundtrip(name: str, arch: str) -> dict[str, Any]:
             verify.verify_module(module)
             stages[stage] = text.print_module(module) == before and text.print_module(module.clone()) == before
             unknown.update(op.name for op in module.walk() if not dialect.is_known(op.name))
-            return bridge.write(module, context)
+            written = bridge.write(module, context)
+            if not bridge.concerns_passes(before):
+                every = (
+                    [*TYPED, *SCHEDULE, DropWindows(), *STAGES, *tasks(module)] if stage == "ttgir" else [MarkStages()]
+                )
+                run_passes(module, every)
+                changed.extend([stage] if text.print_module(module) != before else [])
+            return written
 
         return edit
 
@@ -44,6 +55,7 @@ def roundtrip(name: str, arch: str) -> dict[str, Any]:
     return {
         "stages": stages,
         "unknown": sorted(unknown),
+        "changed": changed,
         "differ": [k for k in plain if k != "source" and plain[k] != edited[k]],
         "marked": [k for k in ("ttir", "glir", "ttgir") if "rocdl.kernel" in str(edited.get(k, ""))],
         "instructions": plain["amdgcn"].count("\n"),

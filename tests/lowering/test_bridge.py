@@ -105,6 +105,21 @@ def test_a_rejection_says_why_and_keeps_the_text(tmp_path: Path, capfd: pytest.C
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "concerns"),
+    [
+        ('"arith.constant"() <{value = 0 : i32}> {amdwarp.stage.begin = "load"} : () -> i32', True),
+        ('"rocdl.sched.barrier"() {amdwarp.ws.loop, amdwarp.wall} : () -> ()', True),
+        ('<{asm_string = "amdwarp.named_barrier 0 4 1"}>', True),
+        ('"ttg.warp_specialize"(%0) : (i32) -> ()', True),
+        ('"tt.call"(%0) <{callee = @"amdwarp.kernels.gemm.plain_load.fill__i32"}> : (i32) -> ()', False),
+        ('loc("/site-packages/amdwarp/kernels/gemm/plain_kernel.py":3:4)', False),
+    ],
+)
+def test_what_concerns_the_passes(text: str, concerns: bool) -> None:
+    assert bridge.concerns_passes(text) == concerns
+
+
 @triton_needed
 def test_transform_keeps_the_context() -> None:
     mod = bridge.parse_text(LOOP, bridge.new_context())
