@@ -10,6 +10,7 @@ import pytest
 README = Path(__file__).parents[1] / "README.md"
 
 
+@pytest.mark.newest
 def test_the_example_runs() -> None:
     pytest.importorskip("triton")
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.S)

@@ -13,6 +13,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "attention-backward.md"
 
 
+@pytest.mark.newest
 def test_examples_of_the_forward():
     page = DOCS / "attention.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
@@ -22,6 +23,7 @@ def test_examples_of_the_forward():
         exec(compile(block, str(page), "exec"), names)  # the page is ours
 
 
+@pytest.mark.newest
 def test_examples(caplog):
     pytest.importorskip("torch")
     from amdwarp.kernels.attention import sdpa

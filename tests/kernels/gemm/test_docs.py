@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 PAGE = Path(__file__).parents[3] / "docs" / "gemm.md"
 
 
+@pytest.mark.newest
 def test_every_example_runs(monkeypatch):
     monkeypatch.delenv("AMDWARP_CACHE_DIR", raising=False)
     monkeypatch.setenv("AMDWARP_CACHE_DIR", "")  # the page sets it; monkeypatch puts back what was there

@@ -205,6 +205,7 @@ def sites() -> list[tuple[str, Site]]:
 NO_FAULT = {"matmul_quarters-commit moved-0"}
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(("schedule", "site"), sites(), ids=str)
 def test_every_fault_is_caught(schedule: str, site: Site, tmp_path: Path) -> None:
     kernel = getattr(module(site, tmp_path), site.kernel)

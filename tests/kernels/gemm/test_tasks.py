@@ -174,6 +174,7 @@ def test_mutations_are_caught(arch: str, name: str, own_cache: None, monkeypatch
     assert refused_or(found), name
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_dropped_arrival_is_caught(arch: str, own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, arguments = mutant(monkeypatch, arch, mutations(arch)["arrival 0 dropped"])
