@@ -5,11 +5,15 @@ A case is one line of a kernel, with the lines before and after it. ``{i}`` is i
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from amdwarp.lowering import bridge
+
 WAVE_SIZE = {"gfx942": 64, "gfx950": 64, "gfx1250": 32}
 ARCHS = tuple(WAVE_SIZE)
+NEWEST = max(bridge.SUPPORTED)
 KERNEL_CASES = 4  # cases of one kernel
 
 
@@ -340,3 +344,17 @@ def transcendental() -> Iterator[PriceCase]:
 CASES: dict[str, PriceCase] = {
     f"{case.arch} {case.name}": case for make in (lds, dots, scaled, vmem, copies, transcendental) for case in make()
 }
+
+
+def sample() -> dict[str, PriceCase]:
+    """The first case of each kind on each target, and a fifth of the others by a checksum of their names."""
+    first: dict[tuple[str, ...], str] = {}
+    for name in CASES:
+        first.setdefault(tuple(name.split()[:3]), name)  # target, operation, element
+    return {name: case for name, case in CASES.items() if name in first.values() or zlib.crc32(name.encode()) % 5 == 0}
+
+
+def compiled() -> dict[str, PriceCase]:
+    """What the installed Triton compiles: an older one a sample."""
+    info = bridge.find_triton()
+    return CASES if info is None or info.version >= NEWEST else sample()

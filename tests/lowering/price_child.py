@@ -18,7 +18,7 @@ from amdwarp.lowering import bridge
 from amdwarp.lowering.analysis.pricing import Pricer
 from amdwarp.lowering.analysis.realised import counts_of, stretches
 from amdwarp.lowering.ir import Module
-from price_cases import CASES, KERNEL_CASES, PriceCase
+from price_cases import KERNEL_CASES, PriceCase, compiled
 
 import amdwarp
 from amdwarp import compiler
@@ -90,7 +90,7 @@ def compare(cases: list[PriceCase], folder: str, name: str) -> None:
 
 
 def main(arch: str) -> None:
-    mine = [case for case in CASES.values() if case.arch == arch]
+    mine = [case for case in compiled().values() if case.arch == arch]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TRITON_CACHE_DIR"] = folder
         count = 0

@@ -39,6 +39,7 @@ def test_mutants_of_offsets() -> None:
     assert found == [("8192 -> 12288", 1), ("8192 -> 4096", 1), ("64 -> 4160", 2)]
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", ["gfx950/gluon_async-4", "gfx942/gluon_staged-4", "gfx1250/tensor_ring"])
 def test_a_sample(name: str) -> None:
     verdicts = judge(CASES[name].build(), MUTATED[name], seeds=2, only=slice(None, None, 5))

@@ -172,7 +172,7 @@ def one_tile(schedule, order, k):
     m, n = SCHEDULES[schedule].tile_m, SCHEDULES[schedule].tile_n
     a, b, out = (matrix(rng, *shape, FP16) for shape in ((m, k), (n, k), (m, n)))
     b = b.T if order == "nk" else matrix(rng, k, n, FP16)
-    with amdwarp.emulate("gfx950") as emulation:
+    with amdwarp.emulate("gfx950", execute=False) as emulation:
         matmul(a, b, out=out, schedule=schedule)
     kernel, values = compile_for(emulation.records[0][0], "gfx950")
     return kernel, [memory_span(value) if isinstance(value, np.ndarray) else value for value in values], (a, b, out)

@@ -43,6 +43,7 @@ def few(monkeypatch):
     return fast
 
 
+@pytest.mark.newest
 def test_what_is_tuned_is_kept_and_used(few, folder):
     before = product()
     assert before != few
@@ -64,6 +65,7 @@ def large(schedule=None, tune=False):
     return emulation.records[0][0].constexprs["S"]
 
 
+@pytest.mark.newest
 def test_scheduled_kernels_are_tried_and_kept(folder, monkeypatch):
     slow = PlainConfig(16, 16, 16, 1, schedule="persistent", programs=1)
     scheduled, plain = gemm.SCHEDULES["inter_wave_256x128"], slow
@@ -124,6 +126,7 @@ def test_measuring_takes_the_fastest(monkeypatch):
     assert clock["launches"] == 13 + 26
 
 
+@pytest.mark.newest
 def test_another_package_or_a_broken_file_is_not_used(few, folder, monkeypatch):
     product(tune=True)
     with monkeypatch.context() as patched:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from amdwarp.lowering.analysis.pricing import Price, Pricer, PricingError, Slot, arch_of
 from amdwarp.lowering.ir import Block, Module, Op, Region
-from price_cases import ARCHS, CASES
+from price_cases import ARCHS, CASES, compiled, sample
 
 CHILD = Path(__file__).parents[1] / "price_child.py"
 LEAST_CASES = 200
@@ -42,8 +42,13 @@ def test_the_grid_is_wide() -> None:
         assert len([case for case in CASES.values() if case.arch == arch]) >= LEAST_CASES // 2
 
 
+def test_the_sample_has_every_kind_of_every_element() -> None:
+    assert {tuple(name.split()[:3]) for name in sample()} == {tuple(name.split()[:3]) for name in CASES}
+    assert len(CASES) / 3 <= len(sample()) <= len(CASES) / 2
+
+
 @pytest.mark.usefixtures("needs_triton")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", compiled())
 def test_price_equals_text(results: dict[str, tuple[Counts, Counts]], name: str) -> None:
     price, text = results[name]
     assert price == text

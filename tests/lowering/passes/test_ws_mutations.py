@@ -12,7 +12,7 @@ from amdwarp.lowering.analysis.ws_program import Act
 
 from amdwarp.sanitizer import check
 
-pytestmark = pytest.mark.usefixtures("needs_triton")
+pytestmark = [pytest.mark.usefixtures("needs_triton"), pytest.mark.newest]
 
 
 def without(act: Act) -> Callable[[Any, Any, Any, Any], None]:
