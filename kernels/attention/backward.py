@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .backward_launch import Backward, Steps, run_backward
-from .forward import LAYOUTS, longest, sequence_starts
+from .forward import longest, sequence_starts
 from .operands import HALVES, Checker, Operand, new_array
 from .problem import (
     Problem,
@@ -13,6 +13,7 @@ from .problem import (
     check_extras,
     check_heads,
     check_inputs,
+    check_layout,
     check_options,
     check_reach,
     check_total,
@@ -66,12 +67,10 @@ def attention_backward(
         UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
     """
     checker = Checker("attention_backward")
-    if layout not in LAYOUTS:
-        raise checker.error(f"layout is {layout!r}", f"take {' or '.join(LAYOUTS)}")
+    axes = check_layout(checker, layout)
     extras = {"sinks": sinks, "alibi": alibi, "bias": bias}
     options = check_options(checker, causal, scale, window, softcap, extras)
     query, key, value, target, units = _inputs(checker, q, k, v, 4)
-    axes = LAYOUTS[layout]
     batch, heads, rows = (query.shape[axis] for axis in axes)
     key_batch, key_heads, keys = (key.shape[axis] for axis in axes)
     check_agree(checker, "batch", key, key_batch, query, batch)
@@ -145,8 +144,8 @@ def varlen_attention_backward(
     of_q = sequence_starts(checker, "cu_seqlens_q", cu_seqlens_q, query, query.shape[0])
     of_k = sequence_starts(checker, "cu_seqlens_k", cu_seqlens_k, query, key.shape[0])
     check_agree(checker, "entries", of_k, of_k.shape[0], of_q, of_q.shape[0])
-    rows = longest(checker, "max_seqlen_q", max_seqlen_q, of_q)
-    keys = longest(checker, "max_seqlen_k", max_seqlen_k, of_k)
+    rows = longest(checker, "max_seqlen_q", max_seqlen_q, of_q, query.shape[0])
+    keys = longest(checker, "max_seqlen_k", max_seqlen_k, of_k, key.shape[0])
     result, gradient = _results(checker, query, (*query.shape[:2], value.shape[2]), out, dout)
     sums = _sums(checker, query, (heads, query.shape[0]), lse, dlse)
     sequences = of_q.shape[0] - 1

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from amdwarp.jit import jit
 
-from .rules import LOG2E, keys_of_rows, tanh, visible
+from .rules import LOG2E, REACH, keys_of_rows, tanh, visible
 
 SCALARS = [
     f"{name}_{stride}"
@@ -89,8 +89,10 @@ def probability(
 
 @triton.jit
 def base2_of(lse):
-    """The forward's lse in base 2; rows that see nothing have -inf there, and +inf here, which makes them zero."""
-    return tl.where(lse == float("-inf"), float("inf"), lse * LOG2E)
+    """The forward's lse in base 2; +inf, which makes a row zero, where it sees nothing (-inf), or only what a bias
+    hides: of a sum so far below `-REACH` fp32 has lost how many keys share it.
+    """
+    return tl.where(lse * LOG2E <= -REACH, float("inf"), lse * LOG2E)
 
 
 @triton.jit

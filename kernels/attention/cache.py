@@ -98,7 +98,8 @@ def paged_attention(
     else:
         starts = sequence_starts(checker, "cu_seqlens_q", cu_seqlens_q, query, query.shape[0])
         check_agree(checker, "sequences", starts, starts.shape[0] - 1, table, batch)
-        rows, heads, batch_axis = longest(checker, "max_seqlen_q", max_seqlen_q, starts), query.shape[1], False
+        rows = longest(checker, "max_seqlen_q", max_seqlen_q, starts, query.shape[0])
+        heads, batch_axis = query.shape[1], False
         found["cu_seqlens_q"] = starts
         if splits not in (None, 1):
             raise checker.error(f"splits is {splits!r} with cu_seqlens_q", "leave it out: keys are not split there")
@@ -236,9 +237,9 @@ def _check_pages(checker: Checker, table: Operand, counts: Operand, pages: int, 
 def _splits(checker: Checker, given: Any, problem: Problem) -> int:
     """How many workgroups share the keys of a sequence: as asked for, or enough to fill the GPU twice."""
     if given is not None:
-        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_SPLITS:
+        if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 1 <= given <= MAX_SPLITS:
             raise checker.error(f"splits is {given!r}", f"give a number from 1 to {MAX_SPLITS}, or None")
-        return given
+        return int(given)
     workgroups = problem.batch * problem.key_heads
     enough = -(-2 * problem.compute_units // workgroups)
     worthwhile = -(-problem.keys // 256)  # fewer keys than that cost less than joining the parts

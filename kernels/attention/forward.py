@@ -16,14 +16,13 @@ from .problem import (
     check_extras,
     check_heads,
     check_inputs,
+    check_layout,
     check_options,
     check_out,
     check_reach,
     out_dtype,
 )
 
-#: Layout name -> where batch, head and row stand in the shape; elements of a head come last.
-LAYOUTS = {"bhsd": (0, 1, 2), "bshd": (0, 2, 1)}
 INTEGERS = ("i32", "i64")
 
 
@@ -80,12 +79,10 @@ def attention(
         UnsupportedTritonError: no Triton, or one of a version this package was not tried with.
     """
     checker = Checker("attention")
-    if layout not in LAYOUTS:
-        raise checker.error(f"layout is {layout!r}", f"take {' or '.join(LAYOUTS)}")
+    axes = check_layout(checker, layout)
     extras = {"sinks": sinks, "alibi": alibi, "bias": bias, "q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}
     options = check_options(checker, causal, scale, window, softcap, extras)
     query, key, value, target, compute_units = check_inputs(checker, q, k, v, (4, 4))
-    axes = LAYOUTS[layout]
     batch, heads, rows = (query.shape[axis] for axis in axes)
     key_batch, key_heads, keys = (key.shape[axis] for axis in axes)
     check_agree(checker, "batch", key, key_batch, query, batch)
@@ -173,7 +170,7 @@ def varlen_attention(
     sequences = starts["cu_seqlens_q"].shape[0] - 1
     key_starts = starts["cu_seqlens_k"]
     check_agree(checker, "entries", key_starts, key_starts.shape[0], starts["cu_seqlens_q"], sequences + 1)
-    rows = longest(checker, "max_seqlen_q", max_seqlen_q, starts["cu_seqlens_q"])
+    rows = longest(checker, "max_seqlen_q", max_seqlen_q, starts["cu_seqlens_q"], query.shape[0])
     shape = (*query.shape[:2], value.shape[2])
     fresh = new_array(q, shape, out_dtype(query), 0.0) if out is None else out
     result = check_out(checker, fresh, query, shape, (query, key, value))
@@ -210,15 +207,17 @@ def sequence_starts(checker: Checker, name: str, value: Any, q: Operand, total: 
     return one
 
 
-def longest(checker: Checker, name: str, given: Any, starts: Operand) -> int:
-    """Rows of the longest sequence: as given, which may be more than there are, or as counted."""
+def longest(checker: Checker, name: str, given: Any, starts: Operand, total: int) -> int:
+    """Rows of the longest sequence: as given, which may be more than there are, or as counted; at most the total."""
     known = in_memory(starts.value)
     counted = None if known is None else int(np.diff(known).max(initial=0))
+    if given is None and starts.shape[0] < 2:
+        return 0
     if given is None:
         return int((starts.value[1:] - starts.value[:-1]).max()) if counted is None else counted
-    if isinstance(given, bool) or not isinstance(given, int) or given < (counted or 0):
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < (counted or 0):
         raise checker.error(f"{name} is {given!r}", f"give the longest sequence's length, {counted}, or None")
-    return given
+    return min(int(given), total)
 
 
 def in_memory(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,11 @@ class Checker:
             raise self.error(f"{name} is a {type(value).__name__}", "pass a torch tensor or a numpy array")
         if is_tensor(value) and str(value.layout) != "torch.strided":
             raise self.error(f"{name} has layout {value.layout}", f"pass {name}.to_dense()")
+        if is_tensor(value) and (value.is_neg() or value.is_conj()):
+            raise self.error(
+                f"{name} is a negated or conjugated view, which is not what its memory holds",
+                f"pass {name}.resolve_neg().resolve_conj()",
+            )
         if isinstance(value, np.ma.MaskedArray):
             raise self.error(f"{name} is a masked array, whose mask no kernel sees", f"pass {name}.filled(0)")
         found = str(value.dtype).removeprefix("torch.")
@@ -140,11 +145,17 @@ class Checker:
         """Refuse an output that cannot be written, or that lies over an input or over itself."""
         if isinstance(out.value, np.ndarray) and not out.value.flags.writeable:
             raise self.error(f"{out.name} is read-only", "pass a writeable one, or none")
+        if 0 in out.shape:
+            return
         reach = 1
         for stride, extent in sorted(zip(out.strides, out.shape, strict=True)):
             if extent > 1 and stride < reach:
                 raise self.error(f"elements of {out.name} lie over each other", "pass a contiguous one, or none")
             reach += (extent - 1) * stride
+        self.apart(out, inputs)
+
+    def apart(self, out: Operand, inputs: Iterable[Operand]) -> None:
+        """Refuse an output that lies over an input."""
         first, last = out.span()
         for one in inputs:
             low, high = one.span()

@@ -14,9 +14,12 @@ A *sink* is one more logit of each query head that no value belongs to: it joins
 it is, neither scaled nor capped. A row that sees no key gives zeros and lse = -inf; with a sink, zeros and lse = sink.
 A sink of +inf takes all of the weight: zeros and lse = +inf; one of -inf is none.
 
-Numbers are fp32. A row that sees logits beyond `LOGIT_MAX` in magnitude may give NaN in out and lse, but no other
-wrong result: there neighbouring fp32 numbers are further apart than any softmax can tell.
-The gradient of a finite sink beyond it has no meaning.
+Numbers are fp32. A row whose largest logit is beyond `LOGIT_MAX` in magnitude may give NaN in out and lse, but no other
+wrong result: there neighbouring fp32 numbers are further apart than any softmax can tell. With a bias or ALiBi slopes,
+whose fp32 sums all readers of a logit share, it gives what these sums say: where a bias hides every key with -1e9, or
+with the lowest number of its dtype, out is the mean of their values, as in torch, and lse lacks the logarithm of their
+number (below -2.3e38 it is -2.3e38). Such a row, with its lse below -`LOGIT_MAX`, gives no gradient. The gradient of a
+finite sink beyond it has no meaning.
 
 Alignment: rows and keys of one sequence end together (*bottom-right*). With `sq` rows and `sk` keys, row `i` stands at
 position `i + sk - sq`, which is that of its own key; rows at a negative position come before the first key. Causal
@@ -35,6 +38,11 @@ from amdwarp.errors import UsageError
 HEAD_DIM_MIN, HEAD_DIM_MAX, HEAD_DIM_STEP = 32, 256, 8
 #: Largest softcap: tanh in fp32 is 2**-23 off, and a logit so many times that, which 16-bit results must not show.
 SOFTCAP_MAX = 1000.0
+FP32_MAX = 3.4028234663852886e38
+#: Largest scale: base 2 makes it 1.44 times as large, which fp32 has to hold.
+SCALE_MAX = 2.0**127
+#: Smallest softcap: the smallest normal fp32 number.
+SOFTCAP_MIN = 2.0**-126
 #: Largest magnitude of a row's largest logit, 2**24 in base 2.
 LOGIT_MAX = 2.0**24 * math.log(2.0)
 
@@ -80,6 +88,10 @@ class AttentionOptions:
                 raise _error(f"{name} is {value!r}", f"give a finite positive number, or None for {none}")
         if self.softcap is not None and self.softcap > SOFTCAP_MAX:
             raise _error(f"softcap is {self.softcap!r}", f"give one up to {SOFTCAP_MAX:g}, or None for no cap")
+        if self.softcap is not None and self.softcap < SOFTCAP_MIN:
+            raise _error(f"softcap is {self.softcap!r}, which fp32 cannot hold", "give one from 2**-126 on")
+        if self.scale is not None and self.scale > SCALE_MAX:
+            raise _error(f"scale is {self.scale!r}, which fp32 cannot hold", "give one up to 2**127")
         self._check_window()
 
     def _check_window(self) -> None:

@@ -17,7 +17,7 @@ import triton.language as tl
 
 from amdwarp.jit import jit
 
-from .rules import base2_of_sink, lse_with_sink, nan_beyond_reach, visible
+from .rules import base2_of_bias, base2_of_sink, lse_with_sink, nan_beyond_reach, total_of_sink, visible
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
@@ -102,7 +102,8 @@ def walk(
             s -= slope[:, None] * tl.abs(position[:, None] - key[None, :]).to(tl.float32)
         if OPT.bias:
             inside = row_exists[:, None] & (key < hi)[None, :]
-            s += tl.load(bias + (key.to(tl.int64) * bias_key)[None, :], mask=inside, other=0.0).to(tl.float32) * LOG2_E
+            given = tl.load(bias + (key.to(tl.int64) * bias_key)[None, :], mask=inside, other=0.0)
+            s += base2_of_bias(given.to(tl.float32))
         if EDGE:
             seen = visible(position[:, None], key[None, :], left, right, LEFT, RIGHT) & (key < hi)[None, :]
             s = tl.where(seen, s, float("-inf"))
@@ -256,7 +257,7 @@ def attend(
         raw_sink = tl.load(sinks_ptr + head, mask=exists & (split == 0), other=float("-inf"))
         sink = base2_of_sink(raw_sink)
         top = tl.maximum(top, sink)
-        total = tl.where(sink == float("-inf"), 0.0, 1.0) * (1 << F.shift)
+        total = total_of_sink(sink) * (1 << F.shift)
     acc = tl.zeros([F.block_m, F.block_dv], tl.float32)
     if OPT.reach[0] is not None:
         acc, top, total = walk(

@@ -15,6 +15,7 @@ from .configs import DECODE_ROWS, NEWEST_CONSTRUCTS, PlainSchedule, ScheduledGfx
 from .forms import Form
 from .gluon_launch import LOG2_E, common_arguments
 from .operands import EXTENT_LIMIT, Operand, new_array
+from .options import FP32_MAX
 from .problem import Problem, check_total
 from .tasks import TasksSchedule
 from .tasks_plan import tasks_launch
@@ -128,7 +129,7 @@ def plain_launch(
     many = int(form.splits > 1)
     scale, softcap = options.scale_of(problem.dim) * LOG2_E, 1.0
     if options.softcap is not None:
-        scale, softcap = 2.0 * scale / options.softcap, options.softcap * LOG2_E
+        scale, softcap = min(2.0 * scale / options.softcap, FP32_MAX), options.softcap * LOG2_E
     left, right = (min(reach or 0, EXTENT_LIMIT) for reach in options.reach)
     arguments: dict[str, Any] = {
         "q_ptr": problem.q.value,

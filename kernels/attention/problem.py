@@ -6,12 +6,17 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from amdwarp.errors import UsageError
+from amdwarp.runtime import is_tensor
 from amdwarp.target import Target
 
 from .operands import EXTENT_LIMIT, FLOATS, FP8, HALVES, TILE_LIMIT, Checker, Operand, new_array
-from .options import HEAD_DIM_MAX, HEAD_DIM_MIN, HEAD_DIM_STEP, AttentionOptions
+from .options import FP32_MAX, HEAD_DIM_MAX, HEAD_DIM_MIN, HEAD_DIM_STEP, AttentionOptions
 
+#: Layout name -> where batch, head and row stand in the shape; elements of a head come last.
+LAYOUTS = {"bhsd": (0, 1, 2), "bshd": (0, 2, 1)}
 LARGEST_TILE = 128  # rows or keys that 32-bit offsets may have to span
 #: What a call was given besides q, k and v, by argument name; absent ones are left out or None.
 Extras = dict[str, Any]
@@ -50,6 +55,9 @@ class Problem:
     compute_units: int
     extras: dict[str, Operand] = field(default_factory=dict)
     page: int = 0
+
+    def __post_init__(self) -> None:
+        self.checker.apart(self.out, self.extras.values())
 
     @property
     def dim(self) -> int:
@@ -157,12 +165,25 @@ def check_out(checker: Checker, out: Any, q: Operand, shape: tuple[int, ...], in
 def check_options(
     checker: Checker, causal: Any, scale: Any, window: Any, softcap: Any, extras: Extras
 ) -> AttentionOptions:
-    """The options of a call, their refusals under the name of the function."""
+    """The options of a call, their refusals under the name of the function. Scalars of numpy count as Python's."""
+    causal, scale, softcap = (_python(one) for one in (causal, scale, softcap))
+    window = tuple(map(_python, window)) if isinstance(window, tuple) else window
     given = {name: extras.get(name) is not None for name in ("sinks", "alibi", "bias")}
     try:
         return AttentionOptions(causal=causal, scale=scale, window=window, softcap=softcap, **given)
     except UsageError as error:
         raise checker.error(error.problem, error.remedy) from None
+
+
+def _python(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check_layout(checker: Checker, layout: Any) -> tuple[int, int, int]:
+    """Where batch, head and row stand in the shapes of a call."""
+    if not isinstance(layout, str) or layout not in LAYOUTS:
+        raise checker.error(f"layout is {layout!r}", f"take {' or '.join(LAYOUTS)}")
+    return LAYOUTS[layout]
 
 
 def check_extras(
@@ -171,7 +192,8 @@ def check_extras(
     """Sinks, slopes, bias and scales as operands whose strides are those of their full shapes.
 
     Scales may be numbers. Sinks fill (heads,), alibi and q_scale (batch, heads), k_scale and v_scale
-    (batch, key heads), bias (batch, heads, rows, keys).
+    (batch, key heads), bias (batch, heads, rows, keys). Sinks and slopes of a batch entry come out contiguous, copied
+    if need be: kernels count on it.
     """
     found: dict[str, Operand] = {}
     shapes: dict[str, tuple[int, ...]] = {
@@ -191,19 +213,28 @@ def check_extras(
                 raise checker.error(
                     f"{name} is given and q is {q.value.dtype}", f"leave {name} out: scales are for fp8"
                 )
+            value = _python(value)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                if not math.isfinite(value):
-                    raise checker.error(f"{name} is {value!r}", "give a finite number")
+                if not abs(value) <= FP32_MAX:
+                    raise checker.error(f"{name} is {value!r}", "give a finite number that fp32 can hold")
                 value = new_array(q.value, (1,), "fp32", float(value))
         kinds = FLOATS if name == "bias" else ("fp32",)
-        ranks = tuple(range(len(shape) + 1)) if name == "bias" else tuple(range(1, len(shape) + 1))
-        one = checker.operand(name, value, ranks, kinds)
+        fewest = 1 if name in ("sinks", "alibi") else 0
+        one = checker.operand(name, value, tuple(range(fewest, len(shape) + 1)), kinds)
         checker.same_place(q, one)
         if name == "sinks" and one.shape != shape:
             raise checker.error(f"sinks is {list(one.shape)}", f"pass one logit a query head, {list(shape)}")
         steps = one.broadcast(shape, checker.construct)
+        if name in ("sinks", "alibi") and heads > 1 and steps[-1] != 1:
+            one = checker.operand(name, _spread(one.value, (*one.shape[:-1], heads)), len(one.shape), kinds)
+            steps = one.broadcast(shape, checker.construct)
         found[name] = Operand(name, one.value, shape, steps, one.dtype, one.address, one.itemsize)
     return found
+
+
+def _spread(value: Any, shape: tuple[int, ...]) -> Any:
+    """A contiguous copy of an array or tensor, broadcast to a shape."""
+    return value.expand(shape).contiguous() if is_tensor(value) else np.array(np.broadcast_to(value, shape), order="C")
 
 
 def check_total(checker: Checker, name: str, *extents: int) -> None:

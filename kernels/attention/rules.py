@@ -45,6 +45,19 @@ def base2_of_sink(sink):
 
 
 @triton.jit
+def total_of_sink(sink):
+    """What a sink (in base 2) adds to the sum below the softmax, whose reference it is: 1; NaN for NaN, 0 for none."""
+    return tl.where(sink == float("-inf"), 0.0, 1.0 + 0.0 * sink)
+
+
+@triton.jit
+def base2_of_bias(bias):
+    """A bias (fp32) in base 2. One beyond what that holds is the lowest fp32 number: only -inf itself hides a key."""
+    scaled = bias * LOG2E
+    return tl.where((scaled == float("-inf")) & (bias != float("-inf")), -LARGEST, scaled)
+
+
+@triton.jit
 def lse_with_sink(lse, sink):
     """The lse of rows with a sink: the sink itself where that is beyond all logits that base 2 can hold."""
     return tl.where(sink * LOG2E == float("inf"), sink, lse)

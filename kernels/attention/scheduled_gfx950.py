@@ -36,7 +36,7 @@ from .device_gfx950 import (
 )
 from .intra_wave_gfx950 import walk as intra_wave
 from .ping_pong_gfx950 import walk as ping_pong
-from .rules import base2_of_sink, lse_with_sink, nan_beyond_reach
+from .rules import base2_of_sink, lse_with_sink, nan_beyond_reach, total_of_sink
 
 SCALARS = ["rows", "keys", "heads", "tiles", "scale"]
 
@@ -181,7 +181,7 @@ def attend(
     if OPT.sinks:
         sink = base2_of_sink(gl.load(sinks_ptr + head))
         one_ref = gl.maximum(one_ref, sink)
-        sums += gl.where(sink == float("-inf"), 0.0, 0.5 if S.sum_lanes else 1.0)
+        sums += total_of_sink(sink) * (0.5 if S.sum_lanes else 1.0)
     acc, position = (), ()
     for part in gl.static_range(PARTS):
         position = position + (first_row + part * ROWS + row + (keys - rows),)

@@ -34,7 +34,7 @@ from amdwarp.task_barriers import alloc_barriers, barrier_arrive, barrier_wait
 from amdwarp.tasks import async_task, async_task_replica_id, async_tasks
 
 from ..gemm.tasks_gfx1250 import wmma_layout
-from .rules import base2_of_sink, keys_of_rows, lse_with_sink, tanh, visible
+from .rules import base2_of_sink, keys_of_rows, lse_with_sink, tanh, total_of_sink, visible
 
 # Keys that one multiplication takes; operands of more would not fit into registers beside q and O.
 PIECE = gl.constexpr(32)
@@ -209,7 +209,7 @@ def attend(
                 raw_sink = gl.load(sinks_ptr + head)
                 sink = base2_of_sink(raw_sink)
                 ref = gl.maximum(ref, sink)
-                total += gl.where(sink == float("-inf"), 0.0, 1.0)
+                total += total_of_sink(sink)
             for block in range(blocks):
                 s_slot = block % S.lead
                 barrier_wait(s_full.index(s_slot), block // S.lead & 1)

@@ -9,6 +9,7 @@ from amdwarp.runtime import Launch
 
 from .gluon_launch import LOG2_E, common_arguments
 from .operands import EXTENT_LIMIT
+from .options import FP32_MAX
 from .problem import Problem, check_total
 from .tasks import TasksSchedule
 
@@ -18,7 +19,8 @@ def tasks_launch(problem: Problem, schedule: TasksSchedule) -> Launch:
     options = problem.options
     scale, softcap = options.scale_of(problem.dim) * LOG2_E, 1.0
     if options.softcap is not None:
-        scale, softcap = options.scale_of(problem.dim) / options.softcap, options.softcap * LOG2_E
+        scale = min(options.scale_of(problem.dim) / options.softcap, FP32_MAX)
+        softcap = options.softcap * LOG2_E
     left, right = (min(reach or 0, EXTENT_LIMIT) for reach in options.reach)
     tiles = math.ceil(problem.rows / schedule.block_m)
     arguments, constants = common_arguments(problem, schedule)

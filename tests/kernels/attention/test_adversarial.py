@@ -75,6 +75,34 @@ def agree_with_sinks(q, k, v, out, lse):
     assert (np.abs(lse[:, 1:] - expected_lse[:, 1:]) <= lse_bound[:, 1:]).all()
 
 
+@pytest.mark.parametrize("arch,schedule", [PLAIN[1], *SCHEDULED, TASKS])
+def test_sinks_that_are_no_number(arch, schedule):
+    q, k, v = normal(1, 2, ROWS, 64), normal(1, 2, KEYS, 64), normal(1, 2, KEYS, 64)
+    with amdwarp.emulate(arch):
+        sinks = np.array([np.nan, 1.0], np.float32)
+        out, lse = attention(q, k, v, sinks=sinks, return_lse=True, schedule=schedule)
+    assert np.isnan(out[:, 0]).all() and np.isnan(lse[:, 0]).all() and np.isfinite(out[:, 1]).all()
+
+
+@pytest.mark.parametrize("hidden", [-1e9, float(np.finfo(np.float32).min)])
+def test_rows_that_a_finite_bias_hides(hidden):
+    """The mean of the values, as in torch, and no gradient: of how many keys it is a mean, lse cannot tell."""
+    q, k, v, dout = normal(1, 1, ROWS, 32), normal(1, 1, KEYS, 32), normal(1, 1, KEYS, 32), normal(1, 1, ROWS, 32)
+    bias = np.zeros((ROWS, KEYS), np.float32)
+    bias[3], bias[:, 40:] = hidden, hidden
+    seen = np.where(bias == 0, bias, -np.inf)
+    dout[:, :, 3] *= 1000
+    with amdwarp.emulate("gfx950"):
+        out, lse = attention(q, k, v, bias=bias, return_lse=True)
+        got = attention_backward(dout, q, k, v, out, lse, bias=bias)
+    expected, _ = reference.attention(q, k, v, bias=seen)
+    expected[:, :, 3] = v.astype(np.float64).mean(axis=2)
+    np.testing.assert_allclose(out, expected, atol=2e-3)
+    gradients = reference_backward(dout, q, k, v, bias=seen)
+    for name in ("q", "k", "v", "bias"):
+        np.testing.assert_allclose(getattr(got, name), getattr(gradients, name), rtol=2e-2, atol=2e-2, err_msg=name)
+
+
 @pytest.mark.parametrize("arch,schedule", [*PLAIN, *SCHEDULED, TASKS])
 def test_infinite_sinks(arch, schedule):
     q, k, v = normal(1, 4, ROWS, 64), normal(1, 2, KEYS, 64), normal(1, 2, KEYS, 64)

@@ -44,10 +44,17 @@ def contiguous(**changes):
     return with_changes(decode, {"q": zeros(2, 1, 4, 64), "k": zeros(2, 9, 2, 64), "v": zeros(2, 9, 2, 64)}, changes)
 
 
+def eight(**changes):
+    return dense(
+        **{name: one.astype(ml_dtypes.float8_e4m3fn) for name, one in (("q", Q), ("k", K), ("v", V))}, **changes
+    )
+
+
 def overlapping():
     return np.lib.stride_tricks.as_strided(zeros(4096), (2, 4, 8, 32), (64, 64, 64, 2))
 
 
+MEMORY = zeros(64, 32)
 READ_ONLY = zeros(2, 4, 8, 32)
 READ_ONLY.flags.writeable = False
 REFUSALS = [
@@ -79,6 +86,12 @@ REFUSALS = [
     (dense, {"out": zeros(2, 4, 8, 32, dtype=np.float32)}, "out is float32; pass float16"),
     (dense, {"out": READ_ONLY}, "out is read-only; pass a writeable one, or none"),
     (dense, {"out": overlapping()}, "elements of out lie over each other"),
+    (dense, {"bias": MEMORY[:8, :16], "out": MEMORY.reshape(2, 4, 8, 32)}, "out lies over bias in memory"),
+    (dense, {"layout": ["bhsd"]}, "attention: layout is ['bhsd']; take bhsd or bshd"),
+    (dense, {"scale": 1e39}, "scale is 1e+39, which fp32 cannot hold; give one up to 2**127"),
+    (dense, {"scale": 10**400}, "which fp32 cannot hold; give one up to 2**127"),
+    (dense, {"softcap": 1e-39}, "softcap is 1e-39, which fp32 cannot hold; give one from 2**-126 on"),
+    (eight, {"q_scale": 1e39}, "q_scale is 1e+39; give a finite number that fp32 can hold"),
     (dense, {"out": Q[..., :32]}, "out lies over q in memory; pass one with memory of its own"),
     (dense, {"schedule": "fast"}, "schedule is 'fast'; take one of"),
     (dense, {"schedule": PlainSchedule(block_m=48)}, "PlainSchedule: block_m = 48 is none of 16, 32, 64, 128"),
@@ -137,4 +150,42 @@ def test_nothing_to_compute_launches_nothing():
             zeros(3, 2, 64), zeros(0, 1, 64), zeros(0, 1, 64), STARTS[:1], STARTS[:1], return_lse=True
         )
         assert (out == 0).all() and np.isneginf(lse).all()
+        assert varlen(q=zeros(0, 4, 64), cu_seqlens_q=np.zeros(3, np.int32)).shape == (0, 4, 64)
+        nobody = {"block_table": TABLE[:0], "lengths": COUNTS[:0]}
+        assert paged(q=zeros(0, 1, 4, 64), **nobody).shape == (0, 1, 4, 64)
     assert not emulation.records
+
+
+def test_a_longest_sequence_beyond_all_launches_no_more():
+    with amdwarp.emulate("gfx950") as emulation:
+        varlen(max_seqlen_q=2**40)
+        varlen(max_seqlen_q=np.int64(8))
+    assert [launch.grid for launch, _, _ in emulation.records] == [(1, 2, 2)] * 2
+
+
+@pytest.mark.parametrize("heads", [slice(None, None, 2), slice(0, 1)], ids=["strided", "one for all"])
+def test_sinks_and_slopes_of_any_strides(heads):
+    rng = np.random.default_rng(5)
+    q, k, v = (rng.standard_normal(x.shape).astype(HALF) for x in (Q, K, V))
+    sinks, alibi = rng.standard_normal(8).astype(np.float32), rng.random((2, 8)).astype(np.float32)
+    sinks, alibi = np.broadcast_to(sinks[heads], 4), alibi[:, heads]
+    with amdwarp.emulate("gfx950"):
+        found = attention(q, k, v, sinks=sinks, alibi=alibi)
+        wanted = attention(q, k, v, sinks=sinks.copy(), alibi=np.broadcast_to(alibi, (2, 4)).copy())
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_scalars_of_numpy_are_numbers():
+    small = [x.astype(ml_dtypes.float8_e4m3fn) for x in (Q + HALF(1), K + HALF(1), V + HALF(1))]
+    one, window = np.float32(0.5), (np.int64(3), None)
+    with amdwarp.emulate("gfx950"):
+        found = attention(*small, scale=one, window=window, causal=np.True_, q_scale=one, v_scale=np.array(one))
+        wanted = attention(*small, scale=0.5, window=(3, None), causal=True, q_scale=0.5, v_scale=0.5)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_refuses_views_that_memory_does_not_hold():
+    torch = pytest.importorskip("torch")
+    tensors = {name: torch.from_numpy(one) for name, one in (("q", Q), ("k", K), ("v", V))}
+    with amdwarp.emulate("gfx950"), pytest.raises(UsageError, match="k is a negated or conjugated view"):
+        dense(**tensors | {"k": torch._neg_view(tensors["k"])})
