@@ -22,7 +22,7 @@ from torch import Tensor
 from amdwarp.runtime import current_emulation
 from amdwarp.target import TARGETS
 
-from .options import HEAD_DIM_MAX, HEAD_DIM_MIN, HEAD_DIM_STEP
+from .options import HEAD_DIM_MAX, HEAD_DIM_MIN, HEAD_DIM_STEP, SCALE_MAX
 from .torch_ops import attention
 
 logger = logging.getLogger("amdwarp.attention")
@@ -91,8 +91,8 @@ def _four(one: Tensor) -> Tensor:
 
 
 def _mask(bias: Tensor, leading: Any) -> Tensor:
-    """A mask of at most four dimensions."""
-    if bias.dim() <= 4:
+    """A mask of at most four dimensions, of which the first is the batch as `_four` makes it."""
+    if bias.dim() <= 3 or len(leading) <= 1:
         return bias
     return bias.expand(*leading, *bias.shape[-3:]).reshape(-1, *bias.shape[-3:])
 
@@ -109,6 +109,8 @@ def _reason(
 ) -> str:
     """Why the kernels cannot compute it; empty if they can. What torch refuses, it gets to refuse itself."""
     tensors = [query, key, value] + ([] if attn_mask is None else [attn_mask])
+    if any(not isinstance(one, Tensor) for one in tensors):
+        return "query, key, value or attn_mask is no tensor"
     return (
         _reason_of_place(tensors)
         or _reason_of_shape(query, key, value, enable_gqa)
@@ -175,8 +177,8 @@ def _reason_of_options(
         return "dropout_p is not 0"
     if attn_mask is not None and is_causal:
         return "attn_mask and is_causal are both given"
-    if scale is not None and not 0.0 < scale < math.inf:
-        return "scale is not a positive number"
+    if scale is not None and not 0.0 < scale <= SCALE_MAX:
+        return "scale is not a positive number up to 2**127"
     if attn_mask is not None:
         full = (*query.shape[:-1], key.shape[-2])
         wanted = full[max(len(full) - attn_mask.dim(), 0) :]

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from . import backward, forward
+from .operands import Checker
+from .problem import check_layout
 
 Window = tuple[int | None, int | None]
 
@@ -52,8 +54,9 @@ def attention(
     Raises:
         UsageError: as there.
     """
-    q, k, v = _autocast(q, k, v)
-    left, right = window if window is not None else (None, None)
+    checker = Checker("attention")
+    q, k, v = _autocast(checker, q, k, v)
+    left, right = _sides(checker, window)
     out, lse = torch.ops.amdwarp.attention(q, k, v, bias, sinks, alibi, causal, scale, left, right, softcap, layout)
     return (out, lse) if return_lse else out
 
@@ -89,8 +92,9 @@ def varlen_attention(
     Raises:
         UsageError: as there.
     """
-    q, k, v = _autocast(q, k, v)
-    left, right = window if window is not None else (None, None)
+    checker = Checker("varlen_attention")
+    q, k, v = _autocast(checker, q, k, v)
+    left, right = _sides(checker, window)
     out, lse = torch.ops.amdwarp.varlen_attention(
         q,
         k,
@@ -110,13 +114,32 @@ def varlen_attention(
     return (out, lse) if return_lse else out
 
 
-def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+def _autocast(checker: Checker, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Tensors in the dtype of autocast, where it is on; what is no float, or fp64, stays as torch leaves it."""
+    for name, one in zip("qkv", tensors, strict=True):
+        if not isinstance(one, Tensor):
+            raise checker.error(f"{name} is a {type(one).__name__}", "pass a torch tensor")
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return tuple(one.to(dtype) if one.is_floating_point() and one.dtype != torch.float64 else one for one in tensors)
+
+
+def _sides(checker: Checker, window: Any) -> Window:
+    """What an operator takes of a window: its two sides."""
+    if window is None:
+        return None, None
+    if not isinstance(window, tuple) or len(window) != 2:
+        raise checker.error(f"window is {window!r}", "give (left, right), or None for no window")
+    return window
+
+
+def _check_ranks(checker: Checker, rank: int, *tensors: Tensor) -> None:
+    """Refuse what a fake cannot make shapes of; the operator itself checks everything."""
+    for name, one in zip("qkv", tensors, strict=True):
+        if one.dim() != rank:
+            raise checker.error(f"{name} has {one.dim()} dimensions, not {rank}", "reshape it")
 
 
 def _window(left: int | None, right: int | None) -> Window | None:
@@ -144,7 +167,10 @@ def _attention(q, k, v, bias, sinks, alibi, causal, scale, left, right, softcap,
 
 @_attention.register_fake
 def _(q, k, v, bias, sinks, alibi, causal, scale, left, right, softcap, layout):  # type: ignore[no-untyped-def]
-    batch, heads, rows = (q.shape[axis] for axis in forward.LAYOUTS[layout])
+    checker = Checker("attention")
+    axes = check_layout(checker, layout)
+    _check_ranks(checker, 4, q, k, v)
+    batch, heads, rows = (q.shape[axis] for axis in axes)
     return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty((batch, heads, rows), dtype=torch.float32)
 
 
@@ -211,6 +237,9 @@ _attention.register_autograd(_backward, setup_context=_save)
 def _varlen(  # type: ignore[no-untyped-def]
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, sinks, alibi, causal, scale, left, right, softcap
 ):
+    checker = Checker("varlen_attention")  # the forward itself needs no max_seqlen_k, but the backward will
+    starts = checker.operand("cu_seqlens_k", cu_seqlens_k, 1, forward.INTEGERS, unit=True)
+    forward.longest(checker, "max_seqlen_k", max_seqlen_k, starts, max_seqlen_k)
     return forward.varlen_attention(
         q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q=max_seqlen_q, sinks=sinks, alibi=alibi, return_lse=True,
         **_numbers(causal, scale, left, right, softcap),
@@ -221,6 +250,7 @@ def _varlen(  # type: ignore[no-untyped-def]
 def _(  # type: ignore[no-untyped-def]
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, sinks, alibi, causal, scale, left, right, softcap
 ):
+    _check_ranks(Checker("varlen_attention"), 3, q, k, v)
     total, heads, _ = q.shape
     return q.new_empty((total, heads, v.shape[2])), q.new_empty((heads, total), dtype=torch.float32)
 

@@ -36,6 +36,7 @@ CASES = {
     "bool mask with a row that sees nothing": ({}, {"attn_mask": MASK}),
     "float mask": ({}, {"attn_mask": draw(1, 2, 1, 20, seed=5)}),
     "mask of five dimensions": ({"leading": (2, 1)}, {"attn_mask": draw(2, 1, 1, 20, 20, seed=5)}),
+    "mask of four dimensions beside five": ({"leading": (2, 3)}, {"attn_mask": draw(3, 1, 20, 20, seed=5)}),
     "grouped heads, scale": ({"heads": 4}, {"enable_gqa": True, "scale": 0.3}),
     "three dimensions": ({"leading": ()}, {"is_causal": True}),
     "wider v": ({"dim_v": 40}, {}),
@@ -58,7 +59,12 @@ def both(tensors, arguments):
     return found
 
 
-FAST = ("causal, more keys", "bool mask with a row that sees nothing", "grouped heads, scale")
+FAST = (
+    "mask of four dimensions beside five",
+    "causal, more keys",
+    "bool mask with a row that sees nothing",
+    "grouped heads, scale",
+)
 
 
 @pytest.mark.parametrize("name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
@@ -85,7 +91,7 @@ def falls_back(caplog, reason, tensors=None, emulated=True, **arguments):
             assert not emulation.records
         else:
             out = sdpa.scaled_dot_product_attention(*tensors, **arguments)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         out = error
     text = f"scaled_dot_product_attention goes to torch: {reason}"
     assert [one.getMessage() for one in caplog.records] == [text, text]
@@ -126,6 +132,7 @@ def test_what_torch_refuses_it_refuses_itself(caplog):
     assert isinstance(falls_back(caplog, different, inputs(heads=4)), RuntimeError)
     mixed = [inputs()[0].float(), *inputs()[1:]]
     assert isinstance(falls_back(caplog, "query, key and value have different dtypes", mixed), RuntimeError)
+    assert isinstance(falls_back(caplog, "query, key, value or attn_mask is no tensor", attn_mask=[[True]]), TypeError)
     assert isinstance(falls_back(caplog, "attn_mask does not broadcast", attn_mask=MASK[:, :7]), RuntimeError)
 
 

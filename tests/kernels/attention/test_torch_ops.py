@@ -11,6 +11,7 @@ from amdwarp.kernels.attention import reference, reference_backward
 from amdwarp.kernels.attention.options import AttentionOptions
 
 import amdwarp
+from amdwarp.errors import UsageError
 
 pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
@@ -100,6 +101,22 @@ def test_sequences_one_behind_the_other():
     grads = reference_backward.varlen_attention_backward(*arrays, *numbers, options, sinks=as_float64(sinks))
     for mine, wanted in ((q, grads.q), (k, grads.k), (v, grads.v), (sinks, grads.sinks)):
         np.testing.assert_allclose(as_float64(mine.grad), wanted, atol=4e-3, rtol=2e-3)
+
+
+def test_refusals_of_operators_name_the_argument():
+    q, k, v = three(rows=5, keys=6)
+    flat = [one[0].transpose(0, 1) for one in (q, k, v)]
+    starts = [torch.tensor([0, 2, end], dtype=torch.int32) for end in (5, 6)]
+    with amdwarp.emulate("gfx950"):
+        for text, call in (
+            ("attention: window is 3; give", lambda: attention(q, k, v, window=3)),
+            ("attention: k is a ndarray; pass a torch tensor", lambda: attention(q, k.detach().numpy(), v)),
+            ("varlen_attention: max_seqlen_k is 3", lambda: varlen_attention(*flat, *starts, 3, 3)),
+            ("attention: layout is 'x'; take", lambda: attention(*(one.to("meta") for one in (q, k, v)), layout="x")),
+            ("attention: k has 3 dimensions", lambda: attention(*(one.to("meta") for one in (q, k[0], v)))),
+        ):
+            with pytest.raises(UsageError, match=text):
+                call()
 
 
 def test_opcheck():
