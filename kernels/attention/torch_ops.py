@@ -120,7 +120,7 @@ def _autocast(checker: Checker, *tensors: Tensor) -> tuple[Tensor, ...]:
         if not isinstance(one, Tensor):
             raise checker.error(f"{name} is a {type(one).__name__}", "pass a torch tensor")
     device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # it raises for "meta"
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return tuple(one.to(dtype) if one.is_floating_point() and one.dtype != torch.float64 else one for one in tensors)

@@ -103,7 +103,8 @@ def falls_back(caplog, reason, tensors=None, emulated=True, **arguments):
     "reason,shapes,arguments",
     [
         ("dropout_p is not 0", {}, {"dropout_p": 0.5}),
-        ("scale is not a positive number", {}, {"scale": -0.5}),
+        ("scale is not a positive number up to 2**127", {}, {"scale": -0.5}),
+        ("scale is not a positive number up to 2**127", {}, {"scale": 1e39}),
         ("heads have 20 elements, not a multiple of 8 from 32 to 256", {"dim": 20}, {}),
         ("heads have 264 elements, not a multiple of 8 from 32 to 256", {"dim_v": 264}, {}),
         ("a tensor is empty", {"leading": (0,)}, {}),
@@ -114,7 +115,7 @@ def test_what_the_kernels_do_not_do_goes_to_torch(reason, shapes, arguments, cap
     tensors = inputs(**shapes)
     out = falls_back(caplog, reason, tensors, **arguments)
     torch.manual_seed(0)
-    assert torch.equal(out, theirs(*tensors, **arguments))
+    torch.testing.assert_close(out, theirs(*tensors, **arguments), rtol=0, atol=0, equal_nan=True)
 
 
 def test_dtypes_and_places_that_go_to_torch(caplog):

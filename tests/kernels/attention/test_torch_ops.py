@@ -117,6 +117,7 @@ def test_refusals_of_operators_name_the_argument():
         ):
             with pytest.raises(UsageError, match=text):
                 call()
+        assert attention(*(one.to("meta") for one in (q, k, v))).shape == q.shape
 
 
 def test_opcheck():
