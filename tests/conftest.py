@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import zlib
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -54,6 +55,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture
+def garbage_as_usual() -> Iterator[None]:
+    """Garbage is collected as often as Python does by itself, for a test that measures memory."""
+    rarely = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*rarely)
 
 
 def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:

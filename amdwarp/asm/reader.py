@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from amdwarp.asm.cdna import ALIASES, REFUSED
 from amdwarp.asm.metadata import parse_metadata
@@ -128,8 +129,12 @@ def parse_instruction(text: str, line: int = 1, index: int = 0, source: SourceLo
     return Instruction(index, line, text, mnemonic, base, encoding, operands, modifiers, source)
 
 
+@lru_cache(maxsize=8)
 def parse(text: str) -> Program:
     """Read a whole text of one kernel.
+
+    The programs of the texts read last are kept: the compilation reads a text, and so do each launch in the emulator
+    and the sanitizer, which find again what they keep for a program, such as its bound instructions.
 
     Args:
         text: what LLVM's AMDGPU back end prints, e.g. ``kernel.asm["amdgcn"]``.

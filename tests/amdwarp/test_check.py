@@ -331,6 +331,7 @@ _FUZZ = settings(
 )
 
 
+@pytest.mark.newest
 @_FUZZ
 @given(content=st.binary(max_size=400) | st.text(max_size=400).map(str.encode))
 def test_random_files(files: Path, content: bytes) -> None:
@@ -338,6 +339,7 @@ def test_random_files(files: Path, content: bytes) -> None:
     assert _quiet([str(files / "fuzz.amdgcn"), "--grid", "1"]) == 2
 
 
+@pytest.mark.newest
 @_FUZZ
 @given(cut=st.integers(0, len(TEXT) - 1))
 def test_truncated_files(files: Path, cut: int) -> None:
@@ -350,6 +352,7 @@ def test_truncated_files(files: Path, cut: int) -> None:
 _WORDS = sorted({word for word in TEXT.replace(",", " ").split() if len(word) < 20})
 
 
+@pytest.mark.newest
 @_FUZZ
 @given(data=st.data())
 def test_damaged_files(files: Path, data: st.DataObject) -> None:
@@ -395,6 +398,7 @@ _ENTRY = _JSON | st.fixed_dictionaries(
 )
 
 
+@pytest.mark.newest
 @_FUZZ
 @given(content=st.lists(_ENTRY, max_size=3) | _JSON)
 def test_random_arguments(files: Path, content: object) -> None:

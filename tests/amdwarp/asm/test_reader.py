@@ -210,6 +210,10 @@ def test_refusals(name: str, text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_text_is_read_once() -> None:
+    assert parse(TEXT) is parse(TEXT)
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, len(TEXT) - 60))
 def test_text_that_is_cut_off(length: int) -> None:

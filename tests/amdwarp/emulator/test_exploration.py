@@ -121,6 +121,7 @@ def peak(run: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.usefixtures("garbage_as_usual")
 def test_memory_does_not_grow_with_the_grid(run_text: Any) -> None:
     """Of a grid of 100,000 workgroups a sample runs; then many, then all numbers are walked through."""
 

@@ -6,6 +6,7 @@ import tracemalloc
 from typing import Any
 
 import numpy as np
+import pytest
 from handmade import PROLOGUE, kinds, only, text_of
 
 from amdwarp.sanitizer import check
@@ -177,6 +178,7 @@ def test_private_memory() -> None:
     ]
 
 
+@pytest.mark.usefixtures("garbage_as_usual")
 def test_memory_does_not_grow_with_the_workgroups() -> None:
     """The same pages are touched whether 300 or 1500 workgroups run."""
     body = text_of("\n".join((PROLOGUE, "global_load_dword v5, v1, s[4:5]", DONE)))

@@ -94,6 +94,7 @@ def test_the_order_is_the_golden_one(variant, request):
     assert summary(variant) == known[name]
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("variant", VARIANTS, ids="-".join)
 def test_windows_change_no_number(variant):
     woven, plain = product(variant, "error")[0], product(variant, "drop")[0]
