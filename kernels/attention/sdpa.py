@@ -23,7 +23,7 @@ from amdwarp.runtime import current_emulation
 from amdwarp.target import TARGETS
 
 from .options import HEAD_DIM_MAX, HEAD_DIM_MIN, HEAD_DIM_STEP, SCALE_MAX
-from .torch_ops import attention
+from .torch_ops import attention, has_tangent
 
 logger = logging.getLogger("amdwarp.attention")
 
@@ -111,6 +111,8 @@ def _reason(
     tensors = [query, key, value] + ([] if attn_mask is None else [attn_mask])
     if any(not isinstance(one, Tensor) for one in tensors):
         return "query, key, value or attn_mask is no tensor"
+    if has_tangent(*tensors):
+        return "an argument has a tangent: forward-mode derivatives"
     return (
         _reason_of_place(tensors)
         or _reason_of_shape(query, key, value, enable_gqa)

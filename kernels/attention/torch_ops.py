@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from . import backward, forward
 from .operands import Checker
@@ -56,6 +57,7 @@ def attention(
     """
     checker = Checker("attention")
     q, k, v = _autocast(checker, q, k, v)
+    _check_tangents(checker, q, k, v, sinks, bias)
     left, right = _sides(checker, window)
     out, lse = torch.ops.amdwarp.attention(q, k, v, bias, sinks, alibi, causal, scale, left, right, softcap, layout)
     return (out, lse) if return_lse else out
@@ -94,6 +96,7 @@ def varlen_attention(
     """
     checker = Checker("varlen_attention")
     q, k, v = _autocast(checker, q, k, v)
+    _check_tangents(checker, q, k, v, sinks)
     left, right = _sides(checker, window)
     out, lse = torch.ops.amdwarp.varlen_attention(
         q,
@@ -126,6 +129,18 @@ def _autocast(checker: Checker, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(one.to(dtype) if one.is_floating_point() and one.dtype != torch.float64 else one for one in tensors)
 
 
+def has_tangent(*tensors: Tensor | None) -> bool:
+    """Whether forward-mode derivatives are asked for: an operator would drop them, and give zeros without a word."""
+    if torch.compiler.is_compiling():
+        return False
+    return any(one is not None and unpack_dual(one).tangent is not None for one in tensors)
+
+
+def _check_tangents(checker: Checker, *tensors: Tensor | None) -> None:
+    if has_tangent(*(one for one in tensors if isinstance(one, Tensor))):
+        raise checker.error("an argument has a tangent, and there are no forward-mode derivatives", "use backward()")
+
+
 def _sides(checker: Checker, window: Any) -> Window:
     """What an operator takes of a window: its two sides."""
     if window is None:
@@ -135,11 +150,16 @@ def _sides(checker: Checker, window: Any) -> Window:
     return window
 
 
-def _check_ranks(checker: Checker, rank: int, *tensors: Tensor) -> None:
-    """Refuse what a fake cannot make shapes of; the operator itself checks everything."""
+def _check_inputs(checker: Checker, rank: int, *tensors: Tensor) -> None:
+    """Refuse what a fake cannot make results of, and what has no backward; the kernels' checks follow."""
     for name, one in zip("qkv", tensors, strict=True):
         if one.dim() != rank:
             raise checker.error(f"{name} has {one.dim()} dimensions, not {rank}", "reshape it")
+        if one.dtype not in (torch.float16, torch.bfloat16):
+            raise checker.error(
+                f"{name} is {str(one.dtype).removeprefix('torch.')}, which the operators do not take",
+                "convert to fp16 or bf16",
+            )
 
 
 def _window(left: int | None, right: int | None) -> Window | None:
@@ -159,6 +179,7 @@ def _numbers(causal: bool, scale: Any, left: Any, right: Any, softcap: Any) -> d
     schema=f"(Tensor q, Tensor k, Tensor v, Tensor? bias, {_BOTH}, str layout) -> (Tensor, Tensor)",
 )
 def _attention(q, k, v, bias, sinks, alibi, causal, scale, left, right, softcap, layout):  # type: ignore[no-untyped-def]
+    _check_inputs(Checker("attention"), 4, q, k, v)
     return forward.attention(
         q, k, v, bias=bias, sinks=sinks, alibi=alibi, layout=layout, return_lse=True,
         **_numbers(causal, scale, left, right, softcap),
@@ -169,7 +190,7 @@ def _attention(q, k, v, bias, sinks, alibi, causal, scale, left, right, softcap,
 def _(q, k, v, bias, sinks, alibi, causal, scale, left, right, softcap, layout):  # type: ignore[no-untyped-def]
     checker = Checker("attention")
     axes = check_layout(checker, layout)
-    _check_ranks(checker, 4, q, k, v)
+    _check_inputs(checker, 4, q, k, v)
     batch, heads, rows = (q.shape[axis] for axis in axes)
     return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty((batch, heads, rows), dtype=torch.float32)
 
@@ -238,6 +259,7 @@ def _varlen(  # type: ignore[no-untyped-def]
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, sinks, alibi, causal, scale, left, right, softcap
 ):
     checker = Checker("varlen_attention")  # the forward itself needs no max_seqlen_k, but the backward will
+    _check_inputs(checker, 3, q, k, v)
     starts = checker.operand("cu_seqlens_k", cu_seqlens_k, 1, forward.INTEGERS, unit=True)
     forward.longest(checker, "max_seqlen_k", max_seqlen_k, starts, max_seqlen_k)
     return forward.varlen_attention(
@@ -250,7 +272,7 @@ def _varlen(  # type: ignore[no-untyped-def]
 def _(  # type: ignore[no-untyped-def]
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, sinks, alibi, causal, scale, left, right, softcap
 ):
-    _check_ranks(Checker("varlen_attention"), 3, q, k, v)
+    _check_inputs(Checker("varlen_attention"), 3, q, k, v)
     total, heads, _ = q.shape
     return q.new_empty((total, heads, v.shape[2])), q.new_empty((heads, total), dtype=torch.float32)
 

@@ -137,6 +137,14 @@ def test_what_torch_refuses_it_refuses_itself(caplog):
     assert isinstance(falls_back(caplog, "attn_mask does not broadcast", attn_mask=MASK[:, :7]), RuntimeError)
 
 
+def test_forward_mode_derivatives_go_to_torch(caplog):
+    q, k, v = inputs()
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q, q)
+        out = falls_back(caplog, "an argument has a tangent: forward-mode derivatives", [dual, k, v])
+    assert isinstance(out, NotImplementedError)  # as it is from the function on the CPU
+
+
 def test_a_reason_is_a_warning_once(caplog):
     falls_back(caplog, "dropout_p is not 0", dropout_p=0.1)
     caplog.clear()

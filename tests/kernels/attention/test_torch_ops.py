@@ -109,6 +109,11 @@ def test_refusals_of_operators_name_the_argument():
     starts = [torch.tensor([0, 2, end], dtype=torch.int32) for end in (5, 6)]
     with amdwarp.emulate("gfx950"):
         for text, call in (
+            (
+                "q is float8_e4m3fn, which the",
+                lambda: attention(*(one.to(torch.float8_e4m3fn) for one in (q, k, v))),
+            ),
+            ("q is float32, which the", lambda: varlen_attention(*map(torch.Tensor.float, flat), *starts, 3, 4)),
             ("attention: window is 3; give", lambda: attention(q, k, v, window=3)),
             ("attention: k is a ndarray; pass a torch tensor", lambda: attention(q, k.detach().numpy(), v)),
             ("varlen_attention: max_seqlen_k is 3", lambda: varlen_attention(*flat, *starts, 3, 3)),
@@ -118,6 +123,17 @@ def test_refusals_of_operators_name_the_argument():
             with pytest.raises(UsageError, match=text):
                 call()
         assert attention(*(one.to("meta") for one in (q, k, v))).shape == q.shape
+
+
+def test_forward_mode_derivatives_are_refused():
+    """An operator knows nothing of tangents, and would give zeros."""
+    q, k, v = (one.detach() for one in three(rows=5, keys=6))
+    with amdwarp.emulate("gfx950"), pytest.raises(UsageError, match="no forward-mode derivatives"):
+        torch.func.jvp(lambda one: attention(one, k, v), (q,), (q,))
+    with amdwarp.emulate("gfx950"), torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.zeros(5, 6), torch.ones(5, 6))
+        with pytest.raises(UsageError, match="no forward-mode derivatives"):
+            attention(q, k, v, bias=dual)
 
 
 def test_opcheck():
