@@ -11,6 +11,7 @@ Nothing is timed.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from dataclasses import dataclass
@@ -185,6 +186,8 @@ def table(lines: list[Line], keys: int) -> Table:
 
 
 if __name__ == "__main__":
+    # it takes no options, says what it does, and refuses what it would otherwise not look at
+    argparse.ArgumentParser(prog="python -m amdwarp.bench.peers.attention", description=__doc__).parse_args()
     console = Console()
     console.width = max(console.width, 130)
     console.print(table(compare(), 8192))

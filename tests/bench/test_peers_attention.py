@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("triton")
@@ -35,3 +38,12 @@ def test_the_stock_kernel_computes_attention():
         run(Launch(flash_attention, (1, 2), arguments, {"BM": 128, "BN": 64, "D": 64}, {"num_warps": 4}))
     expected, _ = reference.attention(q[None], k[None, :1], v[None, :1])
     assert np.abs(out - expected[0]).max() < 2e-3
+
+
+@pytest.mark.parametrize(
+    "argument,code,text", [("--help", 0, "usage:"), ("--arch", 2, "unrecognized arguments: --arch")]
+)
+def test_its_command_line_ignores_nothing(argument, code, text):
+    command = [sys.executable, "-m", "amdwarp.bench.peers.attention", argument]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code and text in done.stdout + done.stderr
