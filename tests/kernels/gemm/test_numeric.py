@@ -82,7 +82,7 @@ def product(
     return emulation.records[-1] if emulation is not None else None
 
 
-@pytest.mark.parametrize("dtype", [FP16, BF16], ids=str)
+@pytest.mark.parametrize("dtype", [FP16, pytest.param(BF16, marks=pytest.mark.newest)], ids=str)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("schedule", GFX950)
 def test_aligned_shapes(schedule, order, dtype, place):
