@@ -87,7 +87,7 @@ def seen_or_zero(ref):
 @gluon.jit
 def walk(
     acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-    blocks, whole, keys, hi, position, scale, OPT: gl.constexpr, S: gl.constexpr,
+    blocks, whole, hi, position, scale, OPT: gl.constexpr, S: gl.constexpr,
 ):  # fmt: skip
     """Blocks 1 to `blocks`: their softmax, P V of the block before, and S of the next one. Rows are in two parts.
 
@@ -109,7 +109,7 @@ def walk(
     ref0, ref1 = ref
     total0, total1 = total
     for block in range(1, blocks):
-        copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, keys - (block + R - 1) * N, S.masked)
+        copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, hi - (block + R - 1) * N, S.masked)
         k += k_step
         if S.masked:
             if block >= whole:
@@ -159,7 +159,7 @@ def walk(
             total0, total1 = scaled_sums(total0, rescale0, low0, S), scaled_sums(total1, rescale1, low1, S)
             acc0, acc1 = scaled(acc0, rescale0), scaled(acc1, rescale1)
         ref0, ref1 = new
-        copy(v_ring.index((block + R - 2) % R), v, v_at, v_key, keys - (block + R - 2) * N, S.masked)
+        copy(v_ring.index((block + R - 2) % R), v, v_at, v_key, hi - (block + R - 2) * N, S.masked)
         v += v_step
         here = v_ring.index(block % R)
         with warp_pipeline_stage("upper keys, first rows", scope="intra_wave", order=S.order("upper")):

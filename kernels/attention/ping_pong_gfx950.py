@@ -60,7 +60,7 @@ from .device_gfx950 import (
 @gluon.jit
 def walk(
     acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-    blocks, whole, keys, hi, position, scale, OPT: gl.constexpr, S: gl.constexpr,
+    blocks, whole, hi, position, scale, OPT: gl.constexpr, S: gl.constexpr,
 ):  # fmt: skip
     """Blocks 1 to `blocks`: their softmax, P V of the block before, and S of the next one. Rows are in one part.
 
@@ -78,7 +78,7 @@ def walk(
             operands = ()
             for piece in gl.static_range(S.dim // 32):
                 operands = operands + (read_v(before, piece, ACC),)
-            copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, keys - (block + R - 1) * N, S.masked)
+            copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, hi - (block + R - 1) * N, S.masked)
             k += k_step
             if S.masked:
                 if block >= whole:
@@ -106,7 +106,7 @@ def walk(
         with warp_pipeline_stage("read k", priority=1):
             k_low = read_k(k_ring.index((block + 1) % R), 0, 1, ACC)
             k_high = read_k(k_ring.index((block + 1) % R), 1, 1, ACC)
-            copy(v_ring.index((block + R - 2) % R), v, v_at, v_key, keys - (block + R - 2) * N, S.masked)
+            copy(v_ring.index((block + R - 2) % R), v, v_at, v_key, hi - (block + R - 2) * N, S.masked)
             v += v_step
             if grows:
                 rescale = gl.exp2(ref - base)

@@ -158,16 +158,7 @@ def attend(
     k_ring = gl.allocate_shared_memory(TYPE, [R, N, D], shared_layout(K_LDS))
     v_ring = gl.allocate_shared_memory(TYPE, [R, N, D], shared_layout(V_LDS))
 
-    # Copies in the order in which they will be waited for: K(0), then K(i) and V(i - 1).
-    copy(k_ring.index(0), k, k_at, k_key, keys, S.masked)
-    for ahead in gl.static_range(1, R):
-        k += k_step
-        copy(k_ring.index(ahead), k, k_at, k_key, keys - ahead * N, S.masked)
-        copy(v_ring.index(ahead - 1), v, v_at, v_key, keys - (ahead - 1) * N, S.masked)
-        v += v_step
-    k += k_step
-
-    row = gl.arange(0, ROWS, gl.SliceLayout(1, ACC))
+    # Keys that a row of this tile sees; others are not copied either.
     hi = keys
     whole = keys // N
     if OPT.causal:
@@ -175,6 +166,17 @@ def attend(
         hi = gl.maximum(gl.minimum(keys, last + 1), 0)
         whole = gl.maximum(first_row + keys - rows + 1, 0) // N
     blocks = gl.maximum(gl.cdiv(hi, N), 1)
+
+    # Copies in the order in which they will be waited for: K(0), then K(i) and V(i - 1).
+    copy(k_ring.index(0), k, k_at, k_key, hi, S.masked)
+    for ahead in gl.static_range(1, R):
+        k += k_step
+        copy(k_ring.index(ahead), k, k_at, k_key, hi - ahead * N, S.masked)
+        copy(v_ring.index(ahead - 1), v, v_at, v_key, hi - (ahead - 1) * N, S.masked)
+        v += v_step
+    k += k_step
+
+    row = gl.arange(0, ROWS, gl.SliceLayout(1, ACC))
 
     one_ref = gl.full((ROWS,), float("-inf"), gl.float32, gl.SliceLayout(1, ACC))
     sums = row_sums(gl.zeros((ROWS, N // 2), gl.float32, ACC), S)
@@ -199,7 +201,7 @@ def attend(
     walk: gl.constexpr = ping_pong if S.groups == 2 else intra_wave
     acc, total, ref, p = walk(
         acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-        blocks, whole, keys, hi, position, scale, OPT, S,
+        blocks, whole, hi, position, scale, OPT, S,
     )  # fmt: skip
 
     async_copy.wait_group(0)
