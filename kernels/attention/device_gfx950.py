@@ -98,20 +98,6 @@ def stay(value):
 
 
 @gluon.jit
-def hide_keys(s, first_key, position, hi, CAUSAL: gl.constexpr):
-    """-inf where a row does not see a key; the first key of `s` is `first_key`.
-
-    A causal row stands before the end of the keys, so its position is the only limit. One comparison an element goes
-    through VCC; the conjunction of two keeps 64 lane masks, and spilled scalar registers.
-    """
-    key = first_key + gl.arange(0, s.shape[1], gl.SliceLayout(0, s.type.layout))
-    if CAUSAL:
-        return gl.where(key[None, :] <= position[:, None], s, float("-inf"))
-    else:
-        return gl.where((key < hi)[None, :], s, float("-inf"))
-
-
-@gluon.jit
 def larger(a, b):
     """The larger of two; NaN where either is one, which takes no instruction to rule out."""
     return gl.maximum(a, b, propagate_nan=EITHER_NAN)
@@ -127,6 +113,30 @@ def row_maximum(s_low, s_high):
 def in_lanes(p):
     """(rows, 2, 4, groups) elements of each row: a lane has every other four of them."""
     return gl.permute(gl.reshape(p, (p.shape[0], p.shape[1] // 8, 2, 4)), (0, 2, 3, 1))
+
+
+@gluon.jit
+def hide_keys(s, first_key, position, hi, CAUSAL: gl.constexpr):
+    """-inf where a row does not see a key; the first key of `s` is `first_key`.
+
+    A causal row stands before the end of the keys, so its position is the only limit. One comparison an element goes
+    through VCC; the conjunction of two keeps 64 lane masks, and spilled scalar registers. What differs between the two
+    lanes of a row is on the side of the limit, so that keys are constants of an instruction, and take no registers.
+    """
+    parts = in_lanes(s)
+    OF_NEAR: gl.constexpr = gl.SliceLayout(3, parts.type.layout)
+    OF_LANES: gl.constexpr = gl.SliceLayout(2, OF_NEAR)
+    OF_KEYS: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, parts.type.layout))
+    lane = gl.arange(0, 2, gl.SliceLayout(0, OF_LANES)) * 4
+    near = gl.arange(0, 4, gl.SliceLayout(1, OF_KEYS))
+    group = gl.arange(0, parts.shape[3], gl.SliceLayout(0, OF_KEYS)) * 8
+    if CAUSAL:
+        seen = gl.convert_layout(position - first_key, gl.SliceLayout(1, OF_LANES))[:, None] - lane[None, :]
+    else:
+        seen = (hi - 1 - first_key - lane)[None, :]
+    key = near[:, None] + group[None, :]
+    parts = gl.where(key[None, None, :, :] <= seen[:, :, None, None], parts, float("-inf"))
+    return gl.convert_layout(gl.reshape(gl.permute(parts, (0, 3, 1, 2)), s.shape), s.type.layout)
 
 
 @gluon.jit

@@ -62,7 +62,7 @@ from .device_gfx950 import (
 
 
 @gluon.jit
-def new_references(s, ref, scale, S: gl.constexpr):
+def new_references(s, ref, scale, HIDDEN: gl.constexpr, S: gl.constexpr):
     """Whether rows of this wave grow beyond their references, and the references to go on with."""
     tops = (row_maximum(s[0][0], s[0][1]) * scale, row_maximum(s[1][0], s[1][1]) * scale)
     grows = True
@@ -72,7 +72,7 @@ def new_references(s, ref, scale, S: gl.constexpr):
     else:
         new = (larger(ref[0], tops[0]), larger(ref[1], tops[1]))
     base = new
-    if S.masked:
+    if HIDDEN:
         # a row that has seen nothing: exp2(-inf - 0) is 0, where -inf - -inf would be no number
         base = (seen_or_zero(new[0]), seen_or_zero(new[1]))
     return grows, new, base
@@ -87,11 +87,11 @@ def seen_or_zero(ref):
 @gluon.jit
 def walk(
     acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-    blocks, whole, hi, position, scale, OPT: gl.constexpr, S: gl.constexpr,
+    first, end, hi, position, scale, HIDDEN: gl.constexpr, OPT: gl.constexpr, S: gl.constexpr,
 ):  # fmt: skip
-    """Blocks 1 to `blocks`: their softmax, P V of the block before, and S of the next one. Rows are in two parts.
+    """Blocks `first` to `end`: their softmax, P V of the block before, and S of the next one. Rows are in two parts.
 
-    Rows see all of the blocks before `whole`; from there on keys are hidden, in a branch between windows.
+    Without HIDDEN rows see all keys of these blocks.
     """
     R: gl.constexpr = S.ring
     N: gl.constexpr = S.block_n
@@ -102,27 +102,26 @@ def walk(
     async_copy.wait_group(2 * (R - 3))
     operands = ()
     for piece in gl.static_range(S.dim // 32):
-        operands = operands + (read_v(v_ring.index(0), piece, ACC),)
+        operands = operands + (read_v(v_ring.index((first - 1) % R), piece, ACC),)
     s00, s01, s10, s11 = s[0][0], s[0][1], s[1][0], s[1][1]
     acc0, acc1 = acc
     p0, p1 = p
     ref0, ref1 = ref
     total0, total1 = total
-    for block in range(1, blocks):
+    for block in range(first, end):
         copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, hi - (block + R - 1) * N, S.masked)
         k += k_step
-        if S.masked:
-            if block >= whole:
-                s00 = hide_keys(s00, block * N, position[0], hi, OPT.causal)
-                s01 = hide_keys(s01, block * N + HALF, position[0], hi, OPT.causal)
-                s10 = hide_keys(s10, block * N, position[1], hi, OPT.causal)
-                s11 = hide_keys(s11, block * N + HALF, position[1], hi, OPT.causal)
+        if HIDDEN:
+            s00 = hide_keys(s00, block * N, position[0], hi, OPT.causal)
+            s01 = hide_keys(s01, block * N + HALF, position[0], hi, OPT.causal)
+            s10 = hide_keys(s10, block * N, position[1], hi, OPT.causal)
+            s11 = hide_keys(s11, block * N + HALF, position[1], hi, OPT.causal)
         after = k_ring.index((block + 1) % R)
         with warp_pipeline_stage("maxima", scope="intra_wave", order=S.order("maxima")):
             k00 = read_k_part(after, 0, 0, ACC)
             if not WIDE:
                 k01 = read_k_part(after, 0, 1, ACC)
-            grows, new, base = new_references(((s00, s01), (s10, s11)), (ref0, ref1), scale, S)
+            grows, new, base = new_references(((s00, s01), (s10, s11)), (ref0, ref1), scale, HIDDEN, S)
             base0, base1 = base
             if not WIDE:
                 low0 = gl.exp2(s00 * scale - base0[:, None])
@@ -189,4 +188,4 @@ def walk(
         else:
             operands = (v2, v3)
         async_copy.wait_group(2 * (R - 3))
-    return (acc0, acc1), (total0, total1), (ref0, ref1), (p0, p1)
+    return (acc0, acc1), (total0, total1), (ref0, ref1), (p0, p1), ((s00, s01), (s10, s11)), k, v

@@ -60,11 +60,11 @@ from .device_gfx950 import (
 @gluon.jit
 def walk(
     acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-    blocks, whole, hi, position, scale, OPT: gl.constexpr, S: gl.constexpr,
+    first, end, hi, position, scale, HIDDEN: gl.constexpr, OPT: gl.constexpr, S: gl.constexpr,
 ):  # fmt: skip
-    """Blocks 1 to `blocks`: their softmax, P V of the block before, and S of the next one. Rows are in one part.
+    """Blocks `first` to `end`: their softmax, P V of the block before, and S of the next one. Rows are in one part.
 
-    Rows see all of the blocks before `whole`; from there on keys are hidden, in a branch of a memory stage.
+    Without HIDDEN rows see all keys of these blocks.
     """
     R: gl.constexpr = S.ring
     N: gl.constexpr = S.block_n
@@ -72,7 +72,7 @@ def walk(
     ACC: gl.constexpr = acc[0][0].type.layout
     acc, total, ref, p, position = acc[0], total[0], ref[0], p[0], position[0]
     s_low, s_high = s[0]
-    for block in range(1, blocks):
+    for block in range(first, end):
         with warp_pipeline_stage("read v", priority=1):
             before = v_ring.index((block - 1) % R)
             operands = ()
@@ -80,10 +80,9 @@ def walk(
                 operands = operands + (read_v(before, piece, ACC),)
             copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, hi - (block + R - 1) * N, S.masked)
             k += k_step
-            if S.masked:
-                if block >= whole:
-                    s_low = hide_keys(s_low, block * N, position, hi, OPT.causal)
-                    s_high = hide_keys(s_high, block * N + HALF, position, hi, OPT.causal)
+            if HIDDEN:
+                s_low = hide_keys(s_low, block * N, position, hi, OPT.causal)
+                s_high = hide_keys(s_high, block * N + HALF, position, hi, OPT.causal)
         async_copy.wait_group(2 * (R - 2))
         with warp_pipeline_stage("p v", priority=0):
             with warp_pipeline_stage("maxima beside p v", scope="intra_wave", order=S.order("maxima")):
@@ -95,7 +94,7 @@ def walk(
                     grows = True
                     new_ref = larger(ref, top)
                 base = new_ref
-                if S.masked:
+                if HIDDEN:
                     # a row that has seen nothing: exp2(-inf - 0) is 0, where -inf - -inf would be no number
                     base = gl.where(new_ref == float("-inf"), 0.0, new_ref)
                 low = gl.exp2(s_low * scale - base[:, None])
@@ -121,4 +120,4 @@ def walk(
                 p = (to_operand(low, k.dtype.element_ty), to_operand(high, k.dtype.element_ty))
                 s_low = multiply_k(q[0], k_low, ACC)
                 s_high = multiply_k(q[0], k_high, ACC)
-    return (acc,), (total,), (ref,), (p,)
+    return (acc,), (total,), (ref,), (p,), ((s_low, s_high),), k, v

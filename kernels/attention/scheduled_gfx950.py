@@ -199,9 +199,18 @@ def attend(
     s = multiply_block(q, k_ring.index(1), ACC, S)
 
     walk: gl.constexpr = ping_pong if S.groups == 2 else intra_wave
-    acc, total, ref, p = walk(
+    if S.masked:
+        # most blocks of a long sequence are seen by all rows
+        seen = gl.maximum(gl.minimum(whole, blocks), 1)
+        acc, total, ref, p, s, k, v = walk(
+            acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
+            1, seen, hi, position, scale, False, OPT, S,
+        )  # fmt: skip
+    else:
+        seen = 1
+    acc, total, ref, p, s, k, v = walk(
         acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-        blocks, whole, hi, position, scale, OPT, S,
+        seen, blocks, hi, position, scale, S.masked, OPT, S,
     )  # fmt: skip
 
     async_copy.wait_group(0)
