@@ -116,12 +116,11 @@ def in_lanes(p):
 
 
 @gluon.jit
-def hide_keys(s, first_key, position, hi, CAUSAL: gl.constexpr):
-    """-inf where a row does not see a key; the first key of `s` is `first_key`.
+def hide_keys(s, first_key, last_key):
+    """-inf where a key is behind the last one that its row sees; the first key of `s` is `first_key`.
 
-    A causal row stands before the end of the keys, so its position is the only limit. One comparison an element goes
-    through VCC; the conjunction of two keeps 64 lane masks, and spilled scalar registers. What differs between the two
-    lanes of a row is on the side of the limit, so that keys are constants of an instruction, and take no registers.
+    What differs between the two lanes of a row is on the side of the limit: keys are constants of an instruction then,
+    and take no registers.
     """
     parts = in_lanes(s)
     OF_NEAR: gl.constexpr = gl.SliceLayout(3, parts.type.layout)
@@ -130,10 +129,7 @@ def hide_keys(s, first_key, position, hi, CAUSAL: gl.constexpr):
     lane = gl.arange(0, 2, gl.SliceLayout(0, OF_LANES)) * 4
     near = gl.arange(0, 4, gl.SliceLayout(1, OF_KEYS))
     group = gl.arange(0, parts.shape[3], gl.SliceLayout(0, OF_KEYS)) * 8
-    if CAUSAL:
-        seen = gl.convert_layout(position - first_key, gl.SliceLayout(1, OF_LANES))[:, None] - lane[None, :]
-    else:
-        seen = (hi - 1 - first_key - lane)[None, :]
+    seen = gl.convert_layout(last_key - first_key, gl.SliceLayout(1, OF_LANES))[:, None] - lane[None, :]
     key = near[:, None] + group[None, :]
     parts = gl.where(key[None, None, :, :] <= seen[:, :, None, None], parts, float("-inf"))
     return gl.convert_layout(gl.reshape(gl.permute(parts, (0, 3, 1, 2)), s.shape), s.type.layout)

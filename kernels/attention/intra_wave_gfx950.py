@@ -87,7 +87,7 @@ def seen_or_zero(ref):
 @gluon.jit
 def walk(
     acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-    first, end, hi, position, scale, HIDDEN: gl.constexpr, OPT: gl.constexpr, S: gl.constexpr,
+    first, end, hi, last_key, scale, HIDDEN: gl.constexpr, S: gl.constexpr,
 ):  # fmt: skip
     """Blocks `first` to `end`: their softmax, P V of the block before, and S of the next one. Rows are in two parts.
 
@@ -112,10 +112,10 @@ def walk(
         copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, hi - (block + R - 1) * N, S.masked)
         k += k_step
         if HIDDEN:
-            s00 = hide_keys(s00, block * N, position[0], hi, OPT.causal)
-            s01 = hide_keys(s01, block * N + HALF, position[0], hi, OPT.causal)
-            s10 = hide_keys(s10, block * N, position[1], hi, OPT.causal)
-            s11 = hide_keys(s11, block * N + HALF, position[1], hi, OPT.causal)
+            s00 = hide_keys(s00, block * N, last_key[0])
+            s01 = hide_keys(s01, block * N + HALF, last_key[0])
+            s10 = hide_keys(s10, block * N, last_key[1])
+            s11 = hide_keys(s11, block * N + HALF, last_key[1])
         after = k_ring.index((block + 1) % R)
         with warp_pipeline_stage("maxima", scope="intra_wave", order=S.order("maxima")):
             k00 = read_k_part(after, 0, 0, ACC)

@@ -60,7 +60,7 @@ from .device_gfx950 import (
 @gluon.jit
 def walk(
     acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-    first, end, hi, position, scale, HIDDEN: gl.constexpr, OPT: gl.constexpr, S: gl.constexpr,
+    first, end, hi, last_key, scale, HIDDEN: gl.constexpr, S: gl.constexpr,
 ):  # fmt: skip
     """Blocks `first` to `end`: their softmax, P V of the block before, and S of the next one. Rows are in one part.
 
@@ -70,7 +70,7 @@ def walk(
     N: gl.constexpr = S.block_n
     HALF: gl.constexpr = S.block_n // 2
     ACC: gl.constexpr = acc[0][0].type.layout
-    acc, total, ref, p, position = acc[0], total[0], ref[0], p[0], position[0]
+    acc, total, ref, p, last_key = acc[0], total[0], ref[0], p[0], last_key[0]
     s_low, s_high = s[0]
     for block in range(first, end):
         with warp_pipeline_stage("read v", priority=1):
@@ -81,8 +81,8 @@ def walk(
             copy(k_ring.index((block + R - 1) % R), k, k_at, k_key, hi - (block + R - 1) * N, S.masked)
             k += k_step
             if HIDDEN:
-                s_low = hide_keys(s_low, block * N, position, hi, OPT.causal)
-                s_high = hide_keys(s_high, block * N + HALF, position, hi, OPT.causal)
+                s_low = hide_keys(s_low, block * N, last_key)
+                s_high = hide_keys(s_high, block * N + HALF, last_key)
         async_copy.wait_group(2 * (R - 2))
         with warp_pipeline_stage("p v", priority=0):
             with warp_pipeline_stage("maxima beside p v", scope="intra_wave", order=S.order("maxima")):

@@ -32,6 +32,7 @@ from .device_gfx950 import (
     scaled,
     scaled_sums,
     shared_layout,
+    stay,
     to_operand,
 )
 from .intra_wave_gfx950 import walk as intra_wave
@@ -87,12 +88,12 @@ def multiply_block(q, slot, ACC: gl.constexpr, S: gl.constexpr):
 
 
 @gluon.jit
-def first_block(s, total, ref, position, hi, scale, TYPE: gl.constexpr, OPT: gl.constexpr, S: gl.constexpr):
+def first_block(s, total, ref, last_key, scale, TYPE: gl.constexpr, S: gl.constexpr):
     """P of the first block of keys for a part of the rows, the sums and the reference of its rows."""
     low, high = s
     if S.masked:
-        low = hide_keys(low, 0, position, hi, OPT.causal)
-        high = hide_keys(high, S.block_n // 2, position, hi, OPT.causal)
+        low = hide_keys(low, 0, last_key)
+        high = hide_keys(high, S.block_n // 2, last_key)
     new_ref = larger(ref, row_maximum(low, high) * scale)
     base = gl.where(new_ref == float("-inf"), 0.0, new_ref)
     low = gl.exp2(low * scale - base[:, None])
@@ -184,16 +185,20 @@ def attend(
         sink = base2_of_sink(gl.load(sinks_ptr + head))
         one_ref = gl.maximum(one_ref, sink)
         sums += total_of_sink(sink) * (0.5 if S.sum_lanes else 1.0)
-    acc, position = (), ()
+    acc, last_key = (), ()
     for part in gl.static_range(PARTS):
-        position = position + (first_row + part * ROWS + row + (keys - rows),)
+        if OPT.causal or not S.masked:
+            last_key = last_key + (first_row + part * ROWS + row + (keys - rows),)
+        else:
+            # each part has one of its own: 64 lane masks that two share would have to be kept in scalar registers
+            last_key = last_key + (stay(gl.full((ROWS,), hi - 1, gl.int32, gl.SliceLayout(1, ACC))),)
         acc = acc + (no_output(ROWS, ACC, S),)
 
     async_copy.wait_group(2 * (R - 1))
     s = multiply_block(q, k_ring.index(0), ACC, S)
     total, ref, p = (), (), ()
     for part in gl.static_range(PARTS):
-        of_part = first_block(s[part], sums, one_ref, position[part], hi, scale, TYPE, OPT, S)
+        of_part = first_block(s[part], sums, one_ref, last_key[part], scale, TYPE, S)
         total, ref, p = total + (of_part[0],), ref + (of_part[1],), p + (of_part[2],)
     async_copy.wait_group(2 * (R - 2))
     s = multiply_block(q, k_ring.index(1), ACC, S)
@@ -204,13 +209,13 @@ def attend(
         seen = gl.maximum(gl.minimum(whole, blocks), 1)
         acc, total, ref, p, s, k, v = walk(
             acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-            1, seen, hi, position, scale, False, OPT, S,
+            1, seen, hi, last_key, scale, False, S,
         )  # fmt: skip
     else:
         seen = 1
     acc, total, ref, p, s, k, v = walk(
         acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-        seen, blocks, hi, position, scale, S.masked, OPT, S,
+        seen, blocks, hi, last_key, scale, S.masked, S,
     )  # fmt: skip
 
     async_copy.wait_group(0)
