@@ -33,7 +33,7 @@ behind it:
 
 # The kernel language has no types of its own for tensors, no starred tuples, and no `and` of constant and tensor.
 # mypy: disable-error-code="no-untyped-def, assignment, misc"
-# ruff: noqa: RUF005, SIM102
+# ruff: noqa: RUF005
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ past the end are masked in the copies, which write zeros for them. The last iter
 
 # The kernel language has no types of its own for tensors, no starred tuples, and no `and` of constant and tensor.
 # mypy: disable-error-code="no-untyped-def, assignment, misc"
-# ruff: noqa: RUF005, SIM102, SIM117
+# ruff: noqa: RUF005, SIM117
 
 from __future__ import annotations
 

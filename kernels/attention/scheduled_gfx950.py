@@ -187,7 +187,7 @@ def attend(
         sums += total_of_sink(sink) * (0.5 if S.sum_lanes else 1.0)
     acc, last_key = (), ()
     for part in gl.static_range(PARTS):
-        if OPT.causal or not S.masked:
+        if OPT.causal or not S.masked:  # without masks nobody asks
             last_key = last_key + (first_row + part * ROWS + row + (keys - rows),)
         else:
             # each part has one of its own: 64 lane masks that two share would have to be kept in scalar registers
