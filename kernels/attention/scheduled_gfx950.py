@@ -166,7 +166,7 @@ def attend(
         last = gl.minimum(first_row + S.block_m, rows) - 1 + keys - rows
         hi = gl.maximum(gl.minimum(keys, last + 1), 0)
         whole = gl.maximum(first_row + keys - rows + 1, 0) // N
-    blocks = gl.maximum(gl.cdiv(hi, N), 1)
+    blocks = gl.cdiv(hi, N)
 
     # Copies in the order in which they will be waited for: K(0), then K(i) and V(i - 1).
     copy(k_ring.index(0), k, k_at, k_key, hi, S.masked)
@@ -206,20 +206,18 @@ def attend(
     walk: gl.constexpr = ping_pong if S.groups == 2 else intra_wave
     if S.masked:
         # most blocks of a long sequence are seen by all rows
-        seen = gl.maximum(gl.minimum(whole, blocks), 1)
         acc, total, ref, p, s, k, v = walk(
             acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-            1, seen, hi, last_key, scale, False, S,
+            1, whole, hi, last_key, scale, False, S,
         )  # fmt: skip
-    else:
-        seen = 1
+    rest = gl.maximum(whole, 1) if S.masked else 1
     acc, total, ref, p, s, k, v = walk(
         acc, total, ref, p, s, q, k, v, k_ring, v_ring, k_at, v_at, k_key, v_key, k_step, v_step,
-        seen, blocks, hi, last_key, scale, S.masked, S,
+        rest, blocks, hi, last_key, scale, S.masked, S,
     )  # fmt: skip
 
     async_copy.wait_group(0)
-    final = v_ring.index((blocks - 1) % R)
+    final = v_ring.index((gl.maximum(blocks, 1) - 1) % R)
     operands = ()
     for piece in gl.static_range(D // 32):
         operands = operands + (read_v(final, piece, ACC),)
