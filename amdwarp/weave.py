@@ -40,6 +40,7 @@ from .lowering.analysis.realised import (
 )
 from .lowering.ir import Module
 from .lowering.pipeline import run_passes
+from .lowering.text import print_module
 from .resources import resources
 
 POLICIES = ("error", "warn", "off", "drop")
@@ -162,6 +163,7 @@ class Weaver:
         self.lower = lower
         self.keep_in = keep_in
         self._spills_before: int | None = None
+        self._lowered: dict[tuple[str, bool], Lowered] = {}
 
     def run(self, module: Module) -> Lowered:
         """Schedule ``module``, which is not changed.
@@ -209,8 +211,13 @@ class Weaver:
     ) -> Lowered:
         candidate = module.clone()
         run_passes(candidate, self.passes(corrections, placement), dump_to=self.keep_in)
-        made = bridge.write(candidate, self.context, keep_in=self.keep_in)
-        return Lowered(candidate, *self.lower(made, corrections is not None))
+        kept = corrections is not None
+        key = print_module(candidate), kept
+        # Placements may come to the same, and LLVM takes most of the time.
+        if key not in self._lowered:
+            made = bridge.write(candidate, self.context, keep_in=self.keep_in)
+            self._lowered[key] = Lowered(candidate, *self.lower(made, kept))
+        return self._lowered[key]
 
     def _faults(self, module: Module, lowered: Lowered, results: list[Realised]) -> Iterator[LoweringError]:
         for one in results:

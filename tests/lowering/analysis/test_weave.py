@@ -13,6 +13,7 @@ from amdwarp.lowering.analysis.realised import Asked, asked
 from amdwarp.lowering.passes import DropWindows, windows
 from window_snippets import windowed
 
+from amdwarp import weave as weaving
 from amdwarp.errors import LoweringError, UsageError
 from amdwarp.weave import Lowered, Placement, Weaver, policy, shortened, windows_are
 
@@ -104,6 +105,21 @@ def test_what_agrees_is_taken_at_once() -> None:
     llvm = Llvm()
     assert weave(llvm).llir == "llir 1"
     assert [window.order.count("R") for window in llvm.asked] == [4]
+
+
+def test_no_module_is_compiled_twice_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A placement that comes to the same as one before; then the best one, whose metadata is to be kept."""
+    monkeypatch.setattr(weaving, "_spreads_vector_work", lambda module: True)
+    given: list[str] = []
+
+    class Seen(Llvm):
+        def __call__(self, made: Any, real: bool) -> tuple[str, str]:
+            given.append(str(made))
+            return super().__call__(made, real)
+
+    with windows_are("warn"):
+        weave(Seen(lambda text, window, call: misplace(text)))
+    assert len(given) == len(set(given)) + 1 and given[-1] == given[0]
 
 
 def test_counts_from_the_text_replace_prices() -> None:
