@@ -2,7 +2,8 @@
 
 A schedule's loop over key blocks is in the file of its name: `ping_pong_gfx950`, `intra_wave_gfx950`. Before it, copies
 of as many blocks are started as the rings hold, S(0) becomes P(0), and S(1) is computed; it leaves P of the last block,
-whose product with V comes after it.
+whose product with V comes after it. Where keys are hidden from rows of a tile there are two such loops: one over the
+blocks that all rows see, which has no masks, and one over the last ones.
 """
 
 # The kernel language has no types of its own for tensors, no starred tuples, and no `and` of constant and tensor.
