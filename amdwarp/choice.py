@@ -68,7 +68,7 @@ class ZooChoice:
         """
         from .cycles.zoo import DEFAULT_SHAPES, KERNELS
 
-        size = parse_shape(self.shape) if self.shape is not None else shape or DEFAULT_SHAPES[self.kernel]
+        size = parse_shape(self.shape, self.kernel) if self.shape is not None else shape or DEFAULT_SHAPES[self.kernel]
         return [
             KERNELS[self.kernel](
                 size,
@@ -127,8 +127,8 @@ def only_one(name: str, values: list[str] | None, command: str) -> list[str] | N
     return values
 
 
-def parse_shape(text: str) -> tuple[int, int, int]:
-    """M, N, K of ``M,N,K``.
+def parse_shape(text: str, kernel: str = "gemm") -> tuple[int, int, int]:
+    """M, N, K of ``M,N,K`` for a product; rows, keys, elements of a head for an attention.
 
     Raises:
         UsageError: it is none.
@@ -136,5 +136,6 @@ def parse_shape(text: str) -> tuple[int, int, int]:
     try:
         m, n, k = (int(part) for part in text.replace("x", ",").split(","))
     except ValueError:
-        raise UsageError(f"shape {text!r} is not M,N,K", remedy="write it like --shape 4096,4096,4096") from None
+        form, like = ("M,N,K", "4096,4096,4096") if kernel == "gemm" else ("rows,keys,head dim", "4096,4096,128")
+        raise UsageError(f"shape {text!r} is not {form}", remedy=f"write it like --shape {like}") from None
     return m, n, k

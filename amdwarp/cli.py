@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -20,8 +21,10 @@ from .cycles.commands import cycles, timeline
 from .errors import AmdwarpError, UsageError
 from .explain import explain
 from .verify import DTYPES, LLAMA3_8B, SAMPLED_WORKGROUPS, Case, load_inputs, verify_gemm
+from .verify_attention import DEFAULT_SHAPES, verify_attention
 
 USAGE_ERROR = 2
+KERNELS = ("gemm", "attention", "attention_causal")
 
 app = typer.Typer(
     help="Wave-scheduled kernels for AMD matrix GPUs, proved right without a GPU.",
@@ -44,11 +47,15 @@ def _root(
 
 @app.command()
 def verify(
-    kernel: Annotated[str, typer.Argument(help="gemm")],
+    kernel: Annotated[str, typer.Argument(help=", ".join(KERNELS))],
     arch: Annotated[str, typer.Option(help="GPU to compile for and to emulate.")] = "gfx950",
     dtype: Annotated[list[str] | None, typer.Option(help="fp16 or bf16; both by default; may repeat.")] = None,
     shape: Annotated[
-        list[str] | None, typer.Option(help="M,N,K; the layers of Llama 3 8B by default; may repeat.")
+        list[str] | None,
+        typer.Option(
+            help="M,N,K, by default the layers of Llama 3 8B; of an attention rows,keys,head dim, by default "
+            "4096,4096,128; may repeat."
+        ),
     ] = None,
     schedule: Annotated[
         str | None, typer.Option(help="Name of a schedule; the kernel's own choice by default.")
@@ -63,27 +70,23 @@ def verify(
     b: Annotated[str | None, typer.Option(help="B.npy, (K, N).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Compile a kernel, run it in the emulator, compare it with a plain fp32 reference."""
-    if kernel != "gemm":
-        raise UsageError(f"unknown kernel {kernel!r}", remedy="use gemm")
+    """Compile a kernel, run it in the emulator, compare it with a plain reference."""
+    if kernel not in KERNELS:
+        raise UsageError(f"unknown kernel {kernel!r}", remedy=f"use {' or '.join(KERNELS)}")
+    common = {"arch": arch, "schedule": schedule, "workgroups": _workgroups(workgroups)}
     dtypes = dtype or list(DTYPES)
-    shapes = [parse_shape(text) for text in shape] if shape else list(LLAMA3_8B)
-    if (a is None) != (b is None):
-        raise UsageError("--a and --b go together", remedy="give both")
-    if a is not None and (shape or b_order):
-        raise UsageError("--a and --b have a shape and an order of their own", remedy="drop --shape and --b-order")
-    cases: list[dict[str, Any]] = []
-    common = {"arch": arch, "schedule": schedule, "workgroups": _workgroups(workgroups), "b_order": b_order or "nk"}
-    for one in dtypes:
-        if one not in DTYPES:
-            raise UsageError(f"unknown dtype {one!r}", remedy=f"use one of {', '.join(DTYPES)}")
-        if a is not None and b is not None:
-            inputs = load_inputs(a, b, one)
-            size = (inputs[0].shape[0], inputs[1].shape[1], inputs[0].shape[1])
-            cases.append(common | {"shape": size, "dtype": one, "inputs": inputs})
-        else:
-            cases += [common | {"shape": size, "dtype": one} for size in shapes]
-    done = _run(cases, quiet=as_json)
+    shapes = [parse_shape(text, kernel) for text in shape or ()]
+    if kernel == "gemm":
+        cases = _products(dtypes, shapes, b_order, a, b, common)
+        done = _run(verify_gemm, cases, quiet=as_json)
+    else:
+        given = {"--a": a, "--b": b, "--b-order": b_order}
+        if alien := [name for name, value in given.items() if value is not None]:
+            raise UsageError(f"{' and '.join(alien)} are for a product", remedy=f"drop {' and '.join(alien)}")
+        common["causal"] = kernel == "attention_causal"
+        sizes = shapes or DEFAULT_SHAPES
+        cases = [common | {"shape": size, "dtype": one} for one in dtypes for size in sizes]
+        done = _run(verify_attention, cases, quiet=as_json)
     ok = all(case.ok for case in done)
     if as_json:
         typer.echo(json.dumps({"ok": ok, "cases": [case.to_json() for case in done]}, allow_nan=False))
@@ -92,32 +95,62 @@ def verify(
     raise typer.Exit(0 if ok else 1)
 
 
-def _run(cases: list[dict[str, Any]], quiet: bool) -> list[Case]:
+def _products(
+    dtypes: list[str],
+    shapes: list[tuple[int, int, int]],
+    b_order: str | None,
+    a: str | None,
+    b: str | None,
+    common: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """Arguments of `verify_gemm`, for each case."""
+    if (a is None) != (b is None):
+        raise UsageError("--a and --b go together", remedy="give both")
+    if a is not None and (shapes or b_order):
+        raise UsageError("--a and --b have a shape and an order of their own", remedy="drop --shape and --b-order")
+    cases: list[dict[str, Any]] = []
+    common = common | {"b_order": b_order or "nk"}
+    for one in dtypes:
+        if one not in DTYPES:
+            raise UsageError(f"unknown dtype {one!r}", remedy=f"use one of {', '.join(DTYPES)}")
+        if a is not None and b is not None:
+            inputs = load_inputs(a, b, one)
+            size = (inputs[0].shape[0], inputs[1].shape[1], inputs[0].shape[1])
+            cases.append(common | {"shape": size, "dtype": one, "inputs": inputs})
+        else:
+            cases += [common | {"shape": size, "dtype": one} for size in shapes or LLAMA3_8B]
+    return cases
+
+
+def _run(verify_one: Callable[..., Case], cases: list[dict[str, Any]], quiet: bool) -> list[Case]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} workgroups"))
     console = Console(stderr=True)
     hidden = quiet or not console.is_terminal
     done: list[Case] = []
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden) as bar:
         for case in cases:
-            m, n, k = case["shape"]
-            task = bar.add_task(f"{m}x{n}x{k} {case['dtype']}", total=None)
+            size = "x".join(map(str, case["shape"]))
+            task = bar.add_task(f"{size} {case['dtype']}", total=None)
 
             def progress(finished: int, total: int, task: Any = task) -> None:
                 bar.update(task, completed=finished, total=total)
 
-            done.append(verify_gemm(case.pop("shape"), progress=progress, **case))
+            done.append(verify_one(case.pop("shape"), progress=progress, **case))
             bar.remove_task(task)
     return done
 
 
-_COLUMNS = ("M,N,K", "dtype", "schedule", "wg", "rel.err", "VGPR", "spill", "LDS", "s", "")
-_LEFT = ("M,N,K", "dtype", "schedule", "")
+_COLUMNS = ("dtype", "schedule", "wg", "rel.err", "VGPR", "spill", "LDS", "s", "")
+_LEFT = ("dtype", "schedule", "")
 _PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 1, 0, 0)}
 
 
 def _print(cases: list[Case]) -> None:
     arch = ", ".join(dict.fromkeys(case.arch for case in cases))
+    kernel = cases[0].kernel
+    shape, reference = ("M,N,K", "fp32") if kernel == "gemm" else ("rows,keys,dim", "float64")
     table = Table(**_PLAIN)
+    table.add_column(shape, no_wrap=True)
     for column in _COLUMNS:
         table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
     for case in cases:
@@ -127,7 +160,7 @@ def _print(cases: list[Case]) -> None:
         table.add_row(_size(case), case.dtype, case.schedule, *map(str, numbers), verdict)
     # never narrower than the table: a line that wraps is better than one that ends in dots
     console = Console(width=max(Console().width, 120))
-    console.print(f"gemm on {arch}: computed by the emulator, compared with an fp32 reference", style="italic")
+    console.print(f"{kernel} on {arch}: computed by the emulator, reference in {reference}", style="italic")
     console.print(table)
     for case in cases:
         if case.problem:

@@ -30,10 +30,10 @@ POISON = 0x7FF1  # a NaN in fp16 and in bf16, of a payload that arithmetic does 
 
 @dataclass(frozen=True)
 class Case:
-    """One verified product; also one row of the table and one object of the JSON.
+    """One verified launch; also one row of the table and one object of the JSON.
 
     Attributes:
-        shape: M, N, K.
+        shape: M, N, K of a product; rows, keys, elements of a head of an attention.
         dtype, arch, schedule: what was compiled.
         workgroups: how many ran.
         rel_error: Frobenius norm of the difference over that of the reference, on the elements that ran; None where
@@ -42,6 +42,7 @@ class Case:
         seconds: compilation, emulation and comparison, measured on this CPU.
         ok: every workgroup wrote its tile and nothing else, the error is within the bound, and nothing spilled.
         problem: why it is not, or "".
+        kernel: of the zoo.
     """
 
     shape: tuple[int, int, int]
@@ -56,6 +57,7 @@ class Case:
     seconds: float
     ok: bool
     problem: str = ""
+    kernel: str = "gemm"
 
     def to_json(self) -> dict[str, Any]:
         finite = self.rel_error is not None and math.isfinite(self.rel_error)
@@ -101,7 +103,8 @@ def verify_gemm(
     get_target(arch)
     m, n, k = shape
     gemm.product_extents(gemm.Matrix(m, k, k, 1), gemm.Matrix(k, n, n, 1))
-    _check_memory(shape)
+    # A, B and C of two bytes, random numbers of four before they are rounded, and a flag for each element of C
+    check_memory(shape, 2 * (m * k + k * n + m * n) + 4 * max(m * k, k * n) + m * n)
     a, b = inputs if inputs is not None else random_inputs(shape, dtype, b_order)
     out = np.full((m, n), POISON, np.uint16).view(DTYPES[dtype])
     started = time.perf_counter()
@@ -131,22 +134,26 @@ def _check(shape: tuple[int, ...], dtype: str, b_order: str, workgroups: int | N
             f"shape {','.join(map(str, shape))} has no product",
             remedy="give M,N,K, each at least 1: --shape 256,256,64",
         )
-    if dtype not in DTYPES:
-        raise UsageError(f"unknown dtype {dtype!r}", remedy=f"use one of {', '.join(DTYPES)}")
     if b_order not in ("nk", "kn"):
         raise UsageError(f"unknown B order {b_order!r}", remedy="use nk or kn")
+    check_sample(dtype, workgroups)
+
+
+def check_sample(dtype: str, workgroups: int | None) -> None:
+    """Refuse an element type that is not verified, and no workgroups."""
+    if dtype not in DTYPES:
+        raise UsageError(f"unknown dtype {dtype!r}", remedy=f"use one of {', '.join(DTYPES)}")
     if workgroups is not None and workgroups < 1:
         raise UsageError(f"{workgroups} workgroups prove nothing", remedy="give a positive number or all")
 
 
-def _check_memory(shape: tuple[int, int, int]) -> None:
-    m, n, k = shape
-    # A, B and C of two bytes, random numbers of four before they are rounded, and a flag for each element of C
-    need = 2 * (m * k + k * n + m * n) + 4 * max(m * k, k * n) + m * n
+def check_memory(shape: tuple[int, int, int], need: int) -> None:
+    """Refuse a shape whose arrays take more bytes than this machine has."""
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
         raise UsageError(
-            f"shape {m},{n},{k} takes {need / 2**30:.0f} GiB of memory, and this machine has {have / 2**30:.0f}",
+            f"shape {','.join(map(str, shape))} takes {need / 2**30:.0f} GiB of memory, and this machine has "
+            f"{have / 2**30:.0f}",
             remedy="verify a smaller shape",
         )
 

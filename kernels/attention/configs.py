@@ -221,6 +221,11 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
+def schedule_name(schedule: Any) -> str:
+    """The name in `SCHEDULES` of a launch's schedule; the plain kernel is given none."""
+    return next((name for name, one in SCHEDULES.items() if type(one) is type(schedule)), "plain")
+
+
 def plain_schedule(problem: Problem, fold: int, splits: int | None = None) -> PlainSchedule:
     """The plain schedule of a problem: tiles no larger than there are rows, and than registers and LDS hold."""
     widest = max(problem.dim, problem.dim_v)

@@ -42,6 +42,17 @@ def test_table_of_a_good_case_fits_80_columns(capsys: pytest.CaptureFixture[str]
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_attention(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ("--shape", "20,33,32", "--arch", "gfx942", "--dtype", "fp16", "--workgroups", "2")
+    code, out, _ = run(capsys, "verify", "attention_causal", *argv)
+    assert code == 0 and "attention_causal on gfx942: computed by the emulator, reference in float64" in out
+    assert "20,33,32" in out and "plain" in out and max(map(len, out.splitlines())) <= 80
+    code, out, _ = run(capsys, "verify", "attention", *argv, "--json")
+    (case,) = json.loads(out)["cases"]
+    assert code == 0 and case["kernel"] == "attention" and case["shape"] == [20, 33, 32] and case["workgroups"] == 2
+    assert 0 < case["rel_error"] < 1e-3
+
+
 def test_a_failing_case_exits_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from amdwarp import verify
 
@@ -58,6 +69,17 @@ WRONG = [
     (["verify", "gemm", "--shape", "64,64"], "is not M,N,K"),
     (["verify", "gemm", "--shape", "64,64,x"], "is not M,N,K"),
     (["verify", "gemm", "--schedule", "nope", "--shape", "64,64,64"], "there is no schedule 'nope'"),
+    (["verify", "sort"], "unknown kernel 'sort'; use gemm or attention or attention_causal"),
+    (["verify", "attention", "--shape", "64,64"], "is not rows,keys,head dim"),
+    (["verify", "attention", "--shape", "0,64,64"], "is no attention"),
+    (["verify", "attention", "--shape", "64,-1,64"], "is no attention"),
+    (["verify", "attention", "--shape", "64,64,65"], "has heads of 65 elements"),
+    (["verify", "attention", "--shape", "20000000,64,64"], "GiB of memory, and this machine has"),
+    (["verify", "attention", "--b-order", "nk"], "--b-order are for a product"),
+    (["verify", "attention", "--schedule", "nope", "--shape", "64,64,64"], "schedule is 'nope'"),
+    (["verify", "attention", "--schedule", "tasks", "--shape", "64,64,64"], "made for gfx1250, not for gfx950"),
+    (["verify", "attention", "--dtype", "fp8"], "unknown dtype 'fp8'; use one of fp16, bf16"),
+    (["verify", "attention_causal", "--workgroups", "0"], "a positive number or all"),
     (["verify", "gemm", "--workgroups", "0"], "a positive number or all"),
     (["verify", "gemm", "--workgroups", "some"], "a positive number or all"),
     (["verify", "gemm", "--workgroups", "\u00b2"], "a positive number or all"),
@@ -69,7 +91,6 @@ WRONG = [
     (["verify", "gemm", "--b-order", "row"], "use nk or kn"),
     (["verify", "gemm", "--a", "a.npy"], "--a and --b go together"),
     (["verify", "gemm", "--nope"], "No such option: --nope"),
-    (["verify", "attention"], "unknown kernel 'attention'; use gemm"),
     (["verify"], "Missing argument"),
     (["nope"], "No such command 'nope'"),
 ]
