@@ -339,10 +339,10 @@ def _schedule(
         run_passes(module, [DropWindows(), *STAGES, *after], dump_to=keep)
         return bridge.write(module, context, keep_in=keep)
 
-    def lower(made: Any, real: bool) -> tuple[str, str]:
-        data = metadata if real else dict(metadata)
-        llir = _checked(stock["llir"](made, data), staged)
-        return llir, stock["amdgcn"](llir, data)
+    def lower(made: Any) -> tuple[str, str, dict[str, Any]]:
+        noted = dict(metadata)
+        llir = _checked(stock["llir"](made, noted), staged)
+        return llir, stock["amdgcn"](llir, noted), noted
 
     def passes(corrections: Any, how: Placement) -> list[Any]:
         if corrections is None:
@@ -350,7 +350,7 @@ def _schedule(
         return [*windows(corrections, how.interleave, how.vector), *STAGES, *after]
 
     lowered = Weaver(context, passes, lower, keep).run(module)
-    metadata[COMPLAINTS] = lowered.complaints
+    metadata.update(lowered.metadata | {COMPLAINTS: lowered.complaints})
     kept.update({STAGE: bridge.write(lowered.module, context, keep_in=keep)})
     kept.update({"llir": lowered.llir, "amdgcn": lowered.amdgcn})
     return kept[STAGE]

@@ -93,12 +93,14 @@ class Lowered:
     Attributes:
         module: our IR, scheduled.
         llir, amdgcn: the texts.
+        metadata: of the kernel, as stock Triton noted it on the way.
         complaints: what a ``WindowWarning`` has to say of it.
     """
 
     module: Module
     llir: str
     amdgcn: str
+    metadata: dict[str, Any]
     complaints: tuple[str, ...] = ()
 
 
@@ -146,8 +148,7 @@ class Weaver:
         context: MLIR context of the compilation.
         passes: the passes for some corrections and a placement; for no corrections (None), those that drop the
             windows.
-        lower: from a wheel module to its LLVM IR and its AMDGCN text; the second argument says whether the module may
-            be the one that is kept. The last such call is of the module that is.
+        lower: from a wheel module to its LLVM IR, its AMDGCN text, and the kernel's metadata.
         keep_in: folder for dumps, or None.
     """
 
@@ -155,7 +156,7 @@ class Weaver:
         self,
         context: Any,
         passes: Passes,
-        lower: Callable[[Any, bool], tuple[str, str]],
+        lower: Callable[[Any], tuple[str, str, dict[str, Any]]],
         keep_in: Path | None = None,
     ) -> None:
         self.context = context
@@ -163,7 +164,7 @@ class Weaver:
         self.lower = lower
         self.keep_in = keep_in
         self._spills_before: int | None = None
-        self._lowered: dict[tuple[str, bool], Lowered] = {}
+        self._lowered: dict[str, Lowered] = {}
 
     def run(self, module: Module) -> Lowered:
         """Schedule ``module``, which is not changed.
@@ -184,9 +185,6 @@ class Weaver:
         assert best is not None
         if policy() == "error":
             raise best.faults[0]
-        if best is not attempt:
-            made = bridge.write(best.lowered.module, self.context, keep_in=self.keep_in)
-            self.lower(made, True)  # what it noted in the kernel's metadata is of the other attempt by now
         return replace(best.lowered, complaints=tuple(map(str, best.faults)) if policy() == "warn" else ())
 
     def _settle(self, module: Module, placement: Placement) -> Attempt:
@@ -211,13 +209,12 @@ class Weaver:
     ) -> Lowered:
         candidate = module.clone()
         run_passes(candidate, self.passes(corrections, placement), dump_to=self.keep_in)
-        kept = corrections is not None
-        key = print_module(candidate), kept
+        text = print_module(candidate)
         # Placements may come to the same, and LLVM takes most of the time.
-        if key not in self._lowered:
+        if text not in self._lowered:
             made = bridge.write(candidate, self.context, keep_in=self.keep_in)
-            self._lowered[key] = Lowered(candidate, *self.lower(made, kept))
-        return self._lowered[key]
+            self._lowered[text] = Lowered(candidate, *self.lower(made))
+        return self._lowered[text]
 
     def _faults(self, module: Module, lowered: Lowered, results: list[Realised]) -> Iterator[LoweringError]:
         for one in results:
