@@ -27,6 +27,7 @@ def test_there_are_enough() -> None:
     assert {name.split("/")[0] for name in QUICK} == {"gfx942", "gfx950", "gfx1250"}
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", _every())
 def test_nothing_is_reported(name: str) -> None:
     run = CASES[name].build()
