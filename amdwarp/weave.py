@@ -26,7 +26,7 @@ from typing import Any
 from . import env
 from .errors import LoweringError, UsageError
 from .lowering import bridge
-from .lowering.analysis.pricing import Price, Slot
+from .lowering.analysis.pricing import Price
 from .lowering.analysis.realised import (
     PASS,
     Asked,
@@ -173,10 +173,8 @@ class Weaver:
             LoweringError: a pass refuses the kernel; prices that the text contradicts twice; a window that LLVM did
                 not realise.
         """
-        best = attempt = None
+        best = None
         for placement in PLACEMENTS:
-            if attempt and not placement.vector and not _spreads_vector_work(attempt.lowered.module):
-                break  # the same as what was tried before
             attempt = self._settle(module, placement)
             if not attempt.faults:
                 return attempt.lowered
@@ -212,7 +210,7 @@ class Weaver:
         text = print_module(candidate)
         # Placements may come to the same, and LLVM takes most of the time.
         if text not in self._lowered:
-            made = bridge.write(candidate, self.context, keep_in=self.keep_in)
+            made = bridge.parse_text(text, self.context, keep_in=self.keep_in)
             self._lowered[text] = Lowered(candidate, *self.lower(made))
         return self._lowered[text]
 
@@ -226,10 +224,6 @@ class Weaver:
                 self._spills_before = resources(self._attempt(module, None).amdgcn).spills
             if spills > self._spills_before:
                 yield spill_error(results[0].asked, spills, self._spills_before)
-
-
-def _spreads_vector_work(module: Module) -> bool:
-    return any(slot is Slot.VALU for window in asked(module) for slot, _ in window.groups)
 
 
 def _recounted(window: Asked, found: list[Any]) -> dict[int, tuple[Price, ...]]:

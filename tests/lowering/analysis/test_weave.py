@@ -13,9 +13,8 @@ from amdwarp.lowering.analysis.realised import Asked, asked
 from amdwarp.lowering.passes import DropWindows, windows
 from window_snippets import windowed
 
-from amdwarp import weave as weaving
 from amdwarp.errors import LoweringError, UsageError
-from amdwarp.weave import Lowered, Placement, Weaver, policy, shortened, windows_are
+from amdwarp.weave import PLACEMENTS, Lowered, Placement, Weaver, policy, shortened, windows_are
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
 
@@ -108,9 +107,8 @@ def test_what_agrees_is_taken_at_once() -> None:
     assert [window.order.count("R") for window in llvm.asked] == [4]
 
 
-def test_no_module_is_compiled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_module_is_compiled_twice() -> None:
     """Placements that come to the same as one before; and the metadata is of the one that is kept."""
-    monkeypatch.setattr(weaving, "_spreads_vector_work", lambda module: True)
     given: list[str] = []
 
     class Seen(Llvm):
@@ -120,7 +118,7 @@ def test_no_module_is_compiled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with windows_are("warn"):
         best = weave(Seen(lambda text, window, call: misplace(text)))
-    assert len(given) == len(set(given)) < len(weaving.PLACEMENTS)
+    assert len(given) == len(set(given)) < len(PLACEMENTS)
     assert best.llir == f"llir {best.metadata['call']}"
 
 
