@@ -18,13 +18,13 @@ from .bench.commands import app as bench
 from .check import check
 from .choice import parse_shape
 from .cycles.commands import cycles, timeline
+from .cycles.zoo import KERNELS
 from .errors import AmdwarpError, UsageError
 from .explain import explain
 from .verify import DTYPES, LLAMA3_8B, SAMPLED_WORKGROUPS, Case, load_inputs, verify_gemm
 from .verify_attention import DEFAULT_SHAPES, verify_attention
 
 USAGE_ERROR = 2
-KERNELS = ("gemm", "attention", "attention_causal")
 
 app = typer.Typer(
     help="Wave-scheduled kernels for AMD matrix GPUs, proved right without a GPU.",

@@ -6,18 +6,21 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from .errors import AmdwarpError, EmulatorError, LoweringError, UsageError
-from .resources import resources
-from .runtime import emulate
+from .resources import Resources, resources
+from .runtime import Launch, emulate
 from .target import get_target
 
 Array = np.ndarray[Any, Any]
+Region = tuple[slice, slice]
+#: The schedule's name, the relative error (None without any), and what is wrong, or "".
+Verdict = tuple[str, float | None, str]
 
 DTYPES: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 # Half the distance between neighbouring numbers of the output type, relative: what rounding the result may cost.
@@ -33,6 +36,7 @@ class Case:
     """One verified launch; also one row of the table and one object of the JSON.
 
     Attributes:
+        kernel: of the zoo.
         shape: M, N, K of a product; rows, keys, elements of a head of an attention.
         dtype, arch, schedule: what was compiled.
         workgroups: how many ran.
@@ -42,22 +46,21 @@ class Case:
         seconds: compilation, emulation and comparison, measured on this CPU.
         ok: every workgroup wrote its tile and nothing else, the error is within the bound, and nothing spilled.
         problem: why it is not, or "".
-        kernel: of the zoo.
     """
 
+    kernel: str
     shape: tuple[int, int, int]
     dtype: str
     arch: str
     schedule: str
-    workgroups: int
-    rel_error: float | None
-    vgprs: int
-    spills: int
-    lds_bytes: int
-    seconds: float
-    ok: bool
+    workgroups: int = 0
+    rel_error: float | None = None
+    vgprs: int = 0
+    spills: int = 0
+    lds_bytes: int = 0
+    seconds: float = 0.0
+    ok: bool = False
     problem: str = ""
-    kernel: str = "gemm"
 
     def to_json(self) -> dict[str, Any]:
         finite = self.rel_error is not None and math.isfinite(self.rel_error)
@@ -107,25 +110,47 @@ def verify_gemm(
     check_memory(shape, 2 * (m * k + k * n + m * n) + 4 * max(m * k, k * n) + m * n)
     a, b = inputs if inputs is not None else random_inputs(shape, dtype, b_order)
     out = np.full((m, n), POISON, np.uint16).view(DTYPES[dtype])
+
+    def judge(launch: Launch, used: Resources, done: int) -> Verdict:
+        made = launch.constexprs["S"]
+        error, problem = compare(a, b, out, (made.tile_m, made.tile_n), done, dtype)
+        if not problem and used.spills:
+            problem = f"{used.spills} registers spilled"
+        return gemm.schedule_name(made), error, problem
+
+    asked = Case("gemm", shape, dtype, arch, schedule or "auto")
+    return verified(asked, lambda: gemm.matmul(a, b, out=out, schedule=schedule), judge, workgroups, progress)
+
+
+def verified(
+    asked: Case,
+    compute: Callable[[], object],
+    judge: Callable[[Launch, Resources, int], Verdict],
+    workgroups: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> Case:
+    """The case ``asked``, computed in the emulator and judged.
+
+    Args:
+        asked: what is to be verified.
+        compute: calls the kernel; the last launch counts.
+        judge: of that launch, its registers, and how many workgroups ran, says what came out.
+        workgroups, progress: as of `verify_gemm`.
+    """
     started = time.perf_counter()
-    vgprs = spills = lds = done = 0
-    name = schedule or "auto"
-    error: float | None = None
+    case = asked
     try:
-        with emulate(arch, workgroups=workgroups, progress=progress) as emulation:
-            gemm.matmul(a, b, out=out, schedule=schedule)
+        with emulate(asked.arch, workgroups=workgroups, progress=progress) as emulation:
+            compute()
         launch, compiled, result = emulation.records[-1]
-        name, done = gemm.schedule_name(launch.constexprs["S"]), result.workgroups
-        used = resources(compiled.asm["amdgcn"])
-        vgprs, spills, lds = used.vgprs, used.spills, compiled.metadata.shared
-        tile = launch.constexprs["S"].tile_m, launch.constexprs["S"].tile_n
-        error, problem = compare(a, b, out, tile, done, dtype)
-        if not problem and spills:
-            problem = f"{spills} registers spilled"
+        used, done = resources(compiled.asm["amdgcn"]), result.workgroups
+        lds = compiled.metadata.shared
+        case = replace(asked, workgroups=done, vgprs=used.vgprs, spills=used.spills, lds_bytes=lds)
+        schedule, error, problem = judge(launch, used, done)
+        case = replace(case, schedule=schedule, rel_error=error, ok=not problem, problem=problem)
     except (LoweringError, EmulatorError) as failure:
-        problem = str(failure)
-    seconds = time.perf_counter() - started
-    return Case(shape, dtype, arch, name, done, error, vgprs, spills, lds, seconds, not problem, problem)
+        case = replace(case, problem=str(failure))
+    return replace(case, seconds=time.perf_counter() - started)
 
 
 def _check(shape: tuple[int, ...], dtype: str, b_order: str, workgroups: int | None) -> None:
@@ -178,13 +203,9 @@ def compare(
     Raises:
         UsageError: the product does not fit the dtype, so that no kernel could compute it.
     """
-    written = out.view(np.uint16) != POISON
-    tiles = [region for region in _tiles(out.shape, tile) if written[region].any()]
-    if partial := next((region for region in tiles if not written[region].all()), None):
-        missing = int((~written[partial]).sum())
-        return None, f"{missing} elements of the tile at {_corner(partial)} were not written"
-    if len(tiles) != workgroups:
-        return None, f"{workgroups} workgroups wrote {len(tiles)} tiles"
+    tiles, problem = written_tiles(out, _tiles(out.shape, tile), ("row", "column"), workgroups)
+    if problem:
+        return None, problem
     square = norm = 0.0
     for rows, columns in tiles:
         expected = a[rows].astype(np.float32) @ b[:, columns].astype(np.float32)
@@ -192,10 +213,7 @@ def compare(
         difference = out[rows, columns].astype(np.float32) - expected
         square += float(np.sum(difference.astype(np.float64) ** 2))
         norm += float(np.sum(expected.astype(np.float64) ** 2))
-    if norm == 0.0:
-        error = 0.0 if square == 0.0 else float("inf")
-    else:
-        error = float(np.sqrt(square / norm))
+    error = relative_error(square, norm)
     bound = error_bound(dtype, a.shape[1])
     return error, "" if error <= bound else f"relative error {error:.3g} exceeds the bound {bound:.3g}"
 
@@ -209,14 +227,34 @@ def _check_range(expected: Array, dtype: str) -> None:
         )
 
 
-def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterable[tuple[slice, slice]]:
+def _tiles(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterable[Region]:
     for row in range(0, shape[0], tile[0]):
         for column in range(0, shape[1], tile[1]):
             yield slice(row, row + tile[0]), slice(column, column + tile[1])
 
 
-def _corner(region: tuple[slice, slice]) -> str:
-    return f"row {region[0].start}, column {region[1].start}"
+def written_tiles(
+    out: Array, tiles: Iterable[Region], axes: tuple[str, str], workgroups: int
+) -> tuple[list[Region], str]:
+    """The tiles of a poisoned matrix that were written, and what is wrong with them, or "".
+
+    Args:
+        out: written by ``workgroups`` workgroups; tiles are of its first two dimensions, whose names are ``axes``.
+    """
+    written = out.view(np.uint16) != POISON
+    found = [tile for tile in tiles if written[tile].any()]
+    for tile in found:
+        if missing := int((~written[tile]).sum()):
+            corner = ", ".join(f"{axis} {part.start}" for axis, part in zip(axes, tile, strict=True))
+            return found, f"{missing} elements of the tile at {corner} were not written"
+    return found, "" if len(found) == workgroups else f"{workgroups} workgroups wrote {len(found)} tiles"
+
+
+def relative_error(square: float, norm: float) -> float:
+    """The Frobenius norm of a difference over that of the reference, from their squares; infinite if only that is 0."""
+    if norm == 0.0:
+        return 0.0 if square == 0.0 else math.inf
+    return math.sqrt(square / norm)
 
 
 def load_inputs(a_file: str, b_file: str, dtype: str) -> tuple[Array, Array]:

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .cycles.zoo import HEADS, KEY_HEADS
-from .errors import EmulatorError, LoweringError, UsageError
-from .resources import resources
-from .runtime import Launch, emulate
+from .errors import UsageError
+from .resources import Resources
+from .runtime import Launch
 from .target import get_target
-from .verify import DTYPES, POISON, SAMPLED_WORKGROUPS, Array, Case, check_memory, check_sample
+from .verify import (
+    DTYPES,
+    POISON,
+    SAMPLED_WORKGROUPS,
+    Array,
+    Case,
+    Region,
+    Verdict,
+    check_memory,
+    check_sample,
+    relative_error,
+    verified,
+    written_tiles,
+)
 
 # A prompt of 4096 tokens, in the heads of a 70-billion-parameter Llama 3: rows, keys, elements of a head.
 DEFAULT_SHAPES = ((4096, 4096, 128),)
 RATIO = HEADS // KEY_HEADS
-Region = tuple[slice, slice]  # query heads, rows
 
 
 def verify_attention(
@@ -54,26 +65,18 @@ def verify_attention(
     get_target(arch)
     q, k, v = _inputs(shape, dtype)
     out = np.full(q.shape, POISON, np.uint16).view(DTYPES[dtype])
-    started = time.perf_counter()
-    vgprs = spills = lds = done = 0
-    name = schedule or "auto"
-    error: float | None = None
-    try:
-        with emulate(arch, workgroups=workgroups, progress=progress) as emulation:
-            attention(q, k, v, causal=causal, out=out, schedule=schedule)
-        launch, compiled, result = emulation.records[-1]
-        name, done = schedule_name(launch.constexprs.get("S")), result.workgroups
-        used = resources(compiled.asm["amdgcn"])
-        vgprs, spills, lds = used.vgprs, used.spills, compiled.metadata.shared
-        error, problem = compare(q, k, v, out, causal, list(tiles(launch, q.shape)), done)
+
+    def judge(launch: Launch, used: Resources, done: int) -> Verdict:
+        error, problem = compare(q, k, v, out, causal, tiles(launch, q.shape), done)
         # scalars that `tasks` keeps in lanes of vector registers never leave the registers
         if not problem and used.vgpr_spills:
             problem = f"{used.vgpr_spills} vector registers spilled"
-    except (LoweringError, EmulatorError) as failure:
-        problem = str(failure)
-    seconds = time.perf_counter() - started
-    kernel = "attention_causal" if causal else "attention"
-    return Case(shape, dtype, arch, name, done, error, vgprs, spills, lds, seconds, not problem, problem, kernel)
+        return schedule_name(launch.constexprs.get("S")), error, problem
+
+    asked = Case("attention_causal" if causal else "attention", shape, dtype, arch, schedule or "auto")
+    return verified(
+        asked, lambda: attention(q, k, v, causal=causal, out=out, schedule=schedule), judge, workgroups, progress
+    )
 
 
 def _inputs(shape: tuple[int, ...], dtype: str) -> tuple[Array, Array, Array]:
@@ -94,7 +97,7 @@ def _inputs(shape: tuple[int, ...], dtype: str) -> tuple[Array, Array, Array]:
 
 
 def tiles(launch: Launch, shape: tuple[int, ...]) -> Iterator[Region]:
-    """What each workgroup of a launch writes of an output (1, heads, rows, dim)."""
+    """What each workgroup of a launch writes of an output (1, heads, rows, dim): query heads and rows."""
     made: Any = launch.constexprs.get("S") or launch.constexprs["F"]
     fold = getattr(made, "fold", 1)  # few rows: those of all query heads of a key head are one tile
     step = math.ceil(made.block_m / fold)
@@ -104,7 +107,7 @@ def tiles(launch: Launch, shape: tuple[int, ...]) -> Iterator[Region]:
 
 
 def compare(
-    q: Array, k: Array, v: Array, out: Array, causal: bool, regions: list[Region], workgroups: int
+    q: Array, k: Array, v: Array, out: Array, causal: bool, regions: Iterable[Region], workgroups: int
 ) -> tuple[float | None, str]:
     """Check what ``workgroups`` workgroups wrote into a poisoned ``out``.
 
@@ -115,13 +118,9 @@ def compare(
     from .kernels.attention.options import AttentionOptions
 
     options = AttentionOptions(causal=causal)
-    written = out[0].view(np.uint16) != POISON
-    found = [region for region in regions if written[region].any()]
-    for heads, rows in found:
-        if missing := int((~written[heads, rows]).sum()):
-            return None, f"{missing} elements of the tile at head {heads.start}, row {rows.start} were not written"
-    if len(found) != workgroups:
-        return None, f"{workgroups} workgroups wrote {len(found)} tiles"
+    found, problem = written_tiles(out[0], regions, ("head", "row"), workgroups)
+    if problem:
+        return None, problem
     square = norm = worst = 0.0
     for heads, rows in found:
         part = q[:, heads, rows]
@@ -135,5 +134,4 @@ def compare(
         worst = max(worst, float(np.nan_to_num(difference / bound, nan=np.inf).max()))
         square += float(np.sum(difference**2))
         norm += float(np.sum(expected**2))
-    error = math.sqrt(square / norm) if norm else math.inf if square else 0.0
-    return error, "" if worst <= 1 else f"an element is {worst:.3g} times its bound away"
+    return relative_error(square, norm), "" if worst <= 1 else f"an element is {worst:.3g} times its bound away"
