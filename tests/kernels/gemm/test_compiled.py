@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from amdwarp.kernels.gemm import SCHEDULES, Access, Matrix, plan
+from older_triton import fp16_for_bf16
 
 from amdwarp import compile as compile_kernel
 from amdwarp.resources import resources
@@ -86,10 +87,7 @@ def name_of(case):
 
 
 def each(cases):
-    """Parameters of a test; with an older Triton fp16 stands for bf16, whose programs differ in the names of MFMAs."""
-    return [
-        pytest.param(case, id=name_of(case), marks=[pytest.mark.newest] if case[1] == "bf16" else []) for case in cases
-    ]
+    return fp16_for_bf16(cases, name_of)
 
 
 def reads_of_a_step(schedule):

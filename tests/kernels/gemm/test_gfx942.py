@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from amdwarp.kernels.gemm import SCHEDULES, matmul, reference
 from amdwarp.kernels.gemm.configs import named
+from older_triton import fp16_for_bf16
 
 import amdwarp
 from amdwarp import UsageError
@@ -24,8 +25,7 @@ VARIANTS = [
 ]
 
 
-#: With an older Triton fp16 stands for bf16.
-EACH = [pytest.param(one, id="-".join(one), marks=[pytest.mark.newest] if one[1] == "bf16" else []) for one in VARIANTS]
+EACH = fp16_for_bf16(VARIANTS, "-".join)
 
 
 @functools.cache

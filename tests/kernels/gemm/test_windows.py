@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from amdwarp.kernels.gemm import SCHEDULES, Matrix, matmul, plan
+from older_triton import fp16_for_bf16
 
 import amdwarp
 from amdwarp.explain import explain_kernel
@@ -34,8 +35,7 @@ VARIANTS = [
 ]
 
 
-#: With an older Triton fp16 stands for bf16.
-EACH = [pytest.param(one, id="-".join(one), marks=[pytest.mark.newest] if one[2] == "bf16" else []) for one in VARIANTS]
+EACH = fp16_for_bf16(VARIANTS, "-".join)
 
 
 @functools.cache
