@@ -11,8 +11,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .options import FP32_MAX
+
 LOG2E = tl.constexpr(1.4426950408889634)
-LARGEST = tl.constexpr(3.4028234663852886e38)
+LARGEST = tl.constexpr(FP32_MAX)
 # `options.LOGIT_MAX` in base 2.
 REACH = tl.constexpr(2.0**24)
 
